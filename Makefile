@@ -1,0 +1,64 @@
+# Every target sets up what it needs, in .venv, and does nothing twice: `make demo` on a fresh clone is all it takes.
+# Needs Python 3.11 or newer and a package index. `make PYTHON=/path/to/python demo` chooses the interpreter.
+
+SHELL := /bin/sh
+PY    := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types bench clean
+
+help:                ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+
+demo: .venv/.ready   ## evaluate a small repair agent over four workers, on a private server
+	.venv/bin/evalbus run examples/repair --workers 4
+
+test: lint types     ## everything that must hold: lint, types, tests
+	$(PY) -m pytest
+
+lint: .venv/.dev     ## ruff, rules and format
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: .venv/.dev    ## mypy, strict, code and tests
+	$(PY) -m mypy
+
+bench: .venv/.ready  ## no-op runs through all three groups, against a bare loop on the same server
+	.venv/bin/evalbus bench --runs 2000
+
+clean:               ## stop the private server; remove .venv, caches, builds and .evalbus (the demo's batches)
+	-@test ! -x .venv/bin/evalbus || .venv/bin/evalbus server stop
+	rm -rf .venv .evalbus dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- set-up ---------------------------------------------------------------------------------------------------------
+# pip must not fail where the home directory is read-only: without a cache it merely downloads again.
+PIP := test -w "$${HOME:-/nonexistent}" || export PIP_NO_CACHE_DIR=1; PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip -q
+
+# A clone that was moved or copied has a .venv whose scripts name the old place: it is made anew.
+ifneq ($(shell $(PY) -c '' 2>/dev/null && cat .venv/.place 2>/dev/null),$(CURDIR))
+.PHONY: .venv/.place
+endif
+
+.venv/.place:
+	@python=; for candidate in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$candidate; break; fi; \
+	done; \
+	if test -z "$$python"; then \
+	  echo "make: evalbus needs Python 3.11 or newer, and found none (make PYTHON=/path/to/python …)" >&2; exit 2; fi; \
+	if ! $$python -c 'import venv, ensurepip' 2>/dev/null; then \
+	  echo "make: $$python cannot make a virtual environment (on Debian: apt install python3-venv)" >&2; exit 2; fi; \
+	echo "making .venv with $$($$python -V)"; \
+	$$python -m venv --clear .venv
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@pwd -P > $@
+
+.venv/.ready: .venv/.place pyproject.toml
+	@echo "installing evalbus and what it needs"
+	@$(PIP) install -e .
+	@touch $@
+
+.venv/.dev: .venv/.ready
+	@echo "installing the tools for development"
+	@$(PIP) install --group dev
+	@touch $@

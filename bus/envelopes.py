@@ -1,0 +1,63 @@
+"""Envelopes: the closed identity that a message carries, as flat msgpack that the server's Lua reads itself.
+
+Strings, whole numbers below 2^53 and booleans only. Whatever else a caller hands in (a float, a list, a number that
+is too large) is wrapped as a one-element list holding its text: no script takes a list for an argument, so it is
+refused as `schema` and stays readable in the history, instead of being turned into something legal on the way.
+None and absent are the same: the field is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from bus.errors import InputError
+from bus.types import MAX_INT
+
+__all__ = ["MAX_ENVELOPE", "MAX_PAYLOAD", "SCHEMA", "decode", "encode"]
+
+SCHEMA = 1
+"""The version of the envelope's fields; a script refuses any other."""
+
+MAX_ENVELOPE = 64 * 1024
+"""Bytes. An envelope is identity, not payload: whatever is larger is a mistake."""
+
+MAX_PAYLOAD = 256 * 1024
+"""Bytes. Larger payloads travel as artifacts, by digest."""
+
+
+def encode(fields: Mapping[str, object]) -> bytes:
+    """Pack an envelope; adds `schema` unless the caller names one. Raises InputError above `MAX_ENVELOPE`."""
+    flat: dict[str, object] = {"schema": SCHEMA}
+    for name, value in fields.items():
+        if value is not None:
+            flat[name] = _flat(value)
+    # Without bin types: the server's cmsgpack refuses them. Surrogates pass, so that no text stops a refusal
+    # from being recorded.
+    packed = msgpack.packb(flat, use_bin_type=False, unicode_errors="surrogatepass")
+    assert isinstance(packed, bytes)
+    if len(packed) > MAX_ENVELOPE:
+        raise InputError(
+            f"an envelope of {len(packed)} bytes is over the limit of {MAX_ENVELOPE}",
+            remedy="send the payload as an artifact",
+        )
+    return packed
+
+
+def decode(packed: bytes) -> dict[str, Any]:
+    """Unpack what `encode` packed. Raises ValueError for bytes that are no envelope."""
+    fields = msgpack.unpackb(packed, raw=False, strict_map_key=True, unicode_errors="surrogatepass")
+    if not isinstance(fields, dict):
+        raise ValueError("an envelope is a map")
+    return fields
+
+
+def _flat(value: object) -> object:
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, int) and -MAX_INT <= value <= MAX_INT:
+        return value
+    return [json.dumps(value, ensure_ascii=False, default=repr)]

@@ -1,0 +1,79 @@
+"""What can go wrong, as exceptions. A refusal by a fence is not one of them: that is a value, a `Decision`.
+
+EvalbusError                 one line for the user, and the exit code of the command line
+├── InputError         (2)   a suite, case, file, option or batch name that cannot be used
+├── ServerError        (4)
+│   ├── ServerUnreachable    no answer from the server: the outcome of what was sent is unknown
+│   ├── ServerUnfit          it answers, but cannot carry a batch (version, eviction, password …)
+│   └── ReplyError           it answered one command with an error
+└── ViolationError     (5)   replay, conform or a check found that an invariant does not hold
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = [
+    "EvalbusError",
+    "InputError",
+    "ReplyError",
+    "ServerError",
+    "ServerUnfit",
+    "ServerUnreachable",
+    "ViolationError",
+]
+
+
+class EvalbusError(Exception):
+    """Base of all errors that a user may see. `str(error)` is one line."""
+
+    exit_code = 2
+
+
+class InputError(EvalbusError):
+    """Wrong input. Names the file, the line or field, and the remedy."""
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: Path | str | None = None,
+        line: int | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        """`problem` is what is wrong; `file` and `line` (from 1) are where; `remedy` is what to do."""
+        self.problem, self.file, self.line, self.remedy = problem, file, line, remedy
+        place = "" if file is None else f"{file}:{line}: " if line is not None else f"{file}: "
+        text = f"{place}{problem}" + (f" ({remedy})" if remedy else "")
+        super().__init__(" ".join(text.split()))
+
+
+class ServerError(EvalbusError):
+    """The server cannot be used."""
+
+    exit_code = 4
+
+
+class ServerUnreachable(ServerError):
+    """No answer. What was in flight may or may not have been applied: send the same command again."""
+
+
+class ServerUnfit(ServerError):
+    """The server answers but cannot carry a batch; the message says why and what to change."""
+
+
+class ReplyError(ServerError):
+    """The server answered one command with an error. `code` is its first word, such as `NOSCRIPT`."""
+
+    def __init__(self, text: str) -> None:
+        """`text` is the server's error line."""
+        self.code = text.split(" ", 1)[0]
+        super().__init__(text)
+
+
+class ViolationError(EvalbusError):
+    """A history, vector or check shows that an invariant does not hold."""
+
+    exit_code = 5

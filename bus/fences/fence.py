@@ -1,0 +1,128 @@
+"""What the typed operations of every fence share: one script call, from named arguments to a decision with types.
+
+An operation is one script. Its header names its keys, its envelope carries its arguments, its reply is a decision.
+`Channel` brings the three together; a fence's class gives them names and types, and `send` is the same without
+types: what a vector, a replay or a test presents goes through it untouched, malformed or not, because it is the script
+that refuses, and the history that shows what was refused.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Generic, TypeGuard, TypeVar
+
+from bus.envelopes import encode
+from bus.keys import RUNS_DESK, BatchKeys
+from bus.link import Link
+from bus.port import Runtime
+from bus.scripts import script
+from bus.types import Decision, RunId, Verb
+
+__all__ = ["Channel", "Fence", "Result", "is_text"]
+
+R = TypeVar("R", bound=StrEnum)
+T = TypeVar("T")
+
+NOBODY = RunId("")
+"""The row that a command without a readable run names. No run is called that; such a command is refused unread."""
+
+NO_ARGV: Mapping[str, bytes] = {}
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Text, not empty. Half of a surrogate pair, which JSON can spell, has no UTF-8 form and is no text."""
+    if not isinstance(value, str) or not value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """Where a fence's operations go: a link to the server, a batch's keys, and a source of random ids."""
+
+    link: Link
+    keys: BatchKeys
+    runtime: Runtime
+
+    async def decide(
+        self,
+        name: str,
+        args: Mapping[str, object],
+        *,
+        desk: str = RUNS_DESK,
+        argv: Mapping[str, bytes] = NO_ARGV,
+    ) -> Decision:
+        """Call the script `<fence>.<op>`. `args` fill the envelope; `argv` is what the script takes beside it.
+
+        Raises InputError for an envelope that is too large, ServerUnreachable, ReplyError.
+        """
+        target = script(name)
+        run = args.get("run")
+        row = RunId(run) if is_text(run) else NOBODY
+        keys = self.keys
+        places = {
+            "run": keys.run(row),
+            "transcript": keys.transcript(row),
+            "batch": keys.batch_row,
+            "desk": keys.desk(desk),
+            "leases": keys.leases,
+            "index": keys.index,
+            "dead": keys.dead,
+            "history": keys.history,
+        }
+        presented = {field: _as_presented(value) for field, value in args.items()}
+        envelope = encode({"plane": keys.plane.value, "batch": keys.batch, **presented})
+        return await self.link.run(
+            target, {key: places[key] for key in target.keys}, {"envelope": envelope, **argv}
+        )
+
+
+def _as_presented(value: object) -> object:
+    """What is no text although Python calls it so travels as a list, which no script takes for an argument."""
+    return [value] if isinstance(value, str) and value and not is_text(value) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Generic[R]):
+    """The answer of an operation. Fields that an answer does not carry are None."""
+
+    verb: Verb
+    reason: R | None
+    """None when the verb says it all: `commit`, `duplicate`."""
+
+    @property
+    def applied(self) -> bool:
+        """True when the effect stands: applied now, or by an earlier sending of the same command."""
+        return self.verb in (Verb.COMMIT, Verb.DUPLICATE)
+
+
+class Fence(ABC, Generic[T]):
+    """One protocol's operations on one batch. `T` is the fence's result type."""
+
+    NAME: ClassVar[str]
+
+    def __init__(self, channel: Channel) -> None:
+        """The batch must have been created; an operation on none is decided by what an empty batch allows."""
+        self._channel = channel
+
+    async def send(self, op: str, args: Mapping[str, object]) -> Decision:
+        """Send an operation by its name, with whatever arguments, and read the plain decision.
+
+        Raises ValueError for a name that is no operation, and what `Channel.decide` raises.
+        """
+        return await self._channel.decide(f"{self.NAME}.{op}", args)
+
+    async def _ask(self, op: str, **args: object) -> T:
+        return self._result(await self.send(op, args))
+
+    @staticmethod
+    @abstractmethod
+    def _result(decision: Decision) -> T:
+        """The decision, typed."""

@@ -1,0 +1,237 @@
+"""The history of a batch: every decision, as the scripts recorded it, and as it is exported.
+
+A script writes one entry: the command's name, its envelope as presented, and a part for each fence operation that
+it was made of (or the one that refused it). The export writes a line for each part, ids `<entry>/1`, `<entry>/2`,
+and chains the lines, so that an edited, dropped, reordered or truncated file shows.
+
+    {"format": "evalbus-history", "version": 1, "batch", "plane", "suite", "policy"}
+    {"id", "fence", "op", "verb", "reason", "envelope", "args", "answer", "chain"}      one a decision, in stream order
+    {"entries": n, "head": "…", "snapshot": {…}|null}
+
+`chain` is the SHA-256, in hex, of the previous line's chain (64 zeros before the first) followed by this line
+without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgpack
+
+from bus.contract import CONTRACT
+from bus.envelopes import decode
+from bus.errors import InputError, ViolationError
+from bus.keys import BatchKeys
+from bus.link import Link
+from bus.port import BatchInfo
+from bus.snapshot import Snapshot
+from bus.types import BatchId, EntryId, Plane, RunId
+
+__all__ = ["Line", "Part", "Recorded", "chained", "export", "read_history", "refusals"]
+
+_AT_ONCE = 500  # entries in one read
+_EMPTY_CHAIN = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One fence operation's decision within a command."""
+
+    fence: str
+    op: str
+    verb: str
+    reason: str | None
+    args: Mapping[str, Any]
+    """Those that the envelope does not hold under the same name."""
+    answer: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One entry of the history. `presented`: the other arguments of a refused command, by position from 2."""
+
+    id: EntryId
+    command: str
+    envelope: Mapping[str, Any]
+    parts: tuple[Part, ...]
+    presented: Mapping[int, bytes]
+
+    @property
+    def joint(self) -> bool:
+        """Made by a step of the pipeline, not by one fence operation alone."""
+        return self.command.startswith("run.")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the export, before it is chained."""
+
+    id: str
+    fence: str
+    op: str
+    verb: str
+    reason: str | None
+    envelope: Mapping[str, Any]
+    args: Mapping[str, Any]
+    answer: Mapping[str, Any]
+
+
+async def read_history(link: Link, keys: BatchKeys) -> AsyncIterator[Recorded]:
+    """Every entry in stream order, in pieces: memory does not grow with the history."""
+    after = "-"
+    while True:
+        entries = await link.command("XRANGE", keys.history, after, "+", "COUNT", _AT_ONCE)
+        for entry_id, flat in entries:
+            yield _recorded(EntryId(entry_id.decode()), flat)
+        if len(entries) < _AT_ONCE:
+            return
+        after = "(" + entries[-1][0].decode()
+
+
+def _recorded(entry_id: EntryId, flat: Sequence[bytes]) -> Recorded:
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    try:
+        envelope = decode(fields[b"e"])
+    except ValueError:  # what was presented was no envelope; it was refused, and is shown as it came
+        envelope = {"malformed": fields[b"e"].hex()}
+    unpacked = msgpack.unpackb(fields[b"p"], raw=False, strict_map_key=False, unicode_errors="surrogatepass")
+    presented = {int(name[1:]): value for name, value in fields.items() if name[:1] == b"x"}
+    parts = tuple(_part(*part) for part in unpacked)
+    return Recorded(entry_id, fields[b"o"].decode(), envelope, parts, presented)
+
+
+def _part(name: str, verb: str, reason: str, args: object, answer: object) -> Part:
+    # An empty Lua table is packed as a list: it has no other way to say "map".
+    fence, _, op = name.partition(".")
+    named = args if isinstance(args, dict) else {}
+    said = answer if isinstance(answer, dict) else {}
+    return Part(fence, op, verb, reason or None, named, said)
+
+
+async def refusals(link: Link, keys: BatchKeys) -> AsyncIterator[Recorded]:
+    """The entries that refused something."""
+    async for entry in read_history(link, keys):
+        if any(part.verb in ("reject", "replay") for part in entry.parts):
+            yield entry
+
+
+async def lines(link: Link, keys: BatchKeys) -> AsyncIterator[Line]:
+    """The export's lines, with the payloads of transcript events put back in place."""
+    async for entry in read_history(link, keys):
+        for number, part in enumerate(entry.parts, start=1):
+            args = _arguments(entry, part)
+            if part.fence == "transcript" and part.op == "append":
+                args["payload"] = await _payload(link, keys, entry, part, args)
+            yield Line(
+                id=f"{entry.id}/{number}" if entry.joint else entry.id,
+                fence=part.fence,
+                op=part.op,
+                verb=part.verb,
+                reason=part.reason,
+                envelope=entry.envelope,
+                args=args,
+                answer=_answer(part),
+            )
+
+
+def _arguments(entry: Recorded, part: Part) -> dict[str, Any]:
+    """What the operation was given: the part's own arguments, and those that the envelope names."""
+    fence = CONTRACT.get(part.fence)
+    if fence is None or part.op not in fence.ops:
+        return dict(part.args)
+    args = {}
+    for arg in fence.ops[part.op].args:
+        value = part.args.get(arg.name, entry.envelope.get(arg.name))
+        if value is not None:
+            args[arg.name] = value
+    return args
+
+
+def _answer(part: Part) -> dict[str, Any]:
+    fence = CONTRACT.get(part.fence)
+    if fence is None or part.op not in fence.ops:
+        return dict(part.answer)
+    named = fence.ops[part.op].answers
+    return {name: value for name, value in part.answer.items() if name in named}
+
+
+async def _payload(link: Link, keys: BatchKeys, entry: Recorded, part: Part, args: Mapping[str, Any]) -> str | None:
+    if entry.presented:  # refused: the event was presented whole, and is nowhere else in this form
+        position = 2
+        if entry.command == "run.append":
+            position = 3 + 2 * (int(args["seq"]) - int(entry.envelope["seq"]))
+        raw = entry.presented.get(position)
+        return None if raw is None else raw.decode("utf-8", "surrogatepass")
+    run, seq = RunId(args["run"]), args["seq"]
+    found = await link.command("XRANGE", keys.transcript(run), f"{seq}-0", f"{seq}-0")
+    if not found:
+        raise ViolationError(f"run {run}: event {seq} is in the history but not in the transcript")
+    flat = found[0][1]
+    payload = dict(zip(flat[::2], flat[1::2], strict=True))[b"p"]
+    text: str = payload.decode("utf-8", "surrogatepass")
+    return text
+
+
+def chained(previous: str, line: Line) -> tuple[str, str]:
+    """The line's text without its chain, and its chain."""
+    text = _json(asdict(line))
+    return text, hashlib.sha256((previous + text).encode("utf-8")).hexdigest()
+
+
+async def export(
+    link: Link, plane: Plane, batch: BatchId, info: BatchInfo, snapshot: Snapshot | None
+) -> AsyncIterator[str]:
+    """The export's lines of text, newline included. Raises InputError when the batch has no history."""
+    keys = BatchKeys(plane, batch)
+    spec = info.spec
+    policy = {
+        "intended": spec.intended,
+        "quorum": spec.quorum,
+        "bins": list(spec.bins),
+        "bound": spec.bound,
+        "max_in_flight": spec.max_in_flight,
+        "max_deliveries": spec.max_deliveries,
+        "lease_ms": spec.lease_ms,
+        "reclaim_ms": spec.reclaim_ms,
+        "judge_policy": spec.judge_policy,
+        "replay_budget": spec.replay_budget,
+        "gate": dict(spec.gate),
+    }
+    suite = {"name": spec.suite, "digest": spec.suite_digest}
+    yield (
+        _json(
+            {
+                "format": "evalbus-history",
+                "version": 1,
+                "batch": batch,
+                "plane": plane.value,
+                "suite": suite,
+                "policy": policy,
+            }
+        )
+        + "\n"
+    )
+    count, head = 0, _EMPTY_CHAIN
+    async for line in lines(link, keys):
+        text, head = chained(head, line)
+        yield f'{text[:-1]},"chain":"{head}"}}\n'
+        count += 1
+    if count == 0:
+        raise InputError(f"batch {batch!r} has no history on this server")
+    content = None
+    if snapshot is not None:
+        content = json.loads(snapshot.canonical_bytes()) | {"snapshot_id": snapshot.snapshot_id}
+    yield _json({"entries": count, "head": head, "snapshot": content}) + "\n"
+
+
+def _json(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # half of a surrogate pair in what somebody presented: spelt out, so that it can be read
+        text = json.dumps(value, separators=(",", ":"))
+    return text

@@ -1,0 +1,101 @@
+"""The only place where keys are written.
+
+The plane is the first thing in each key, and so in each server ACL; the part in braces puts all keys of a shard into
+one hash slot, so that a script may touch several of them on a Cluster.
+
+    evb:{live.0}:batches                      HASH    batch → status: what there is on this shard
+    evb:{live.0}:b:<batch>:batch              HASH    declaration, status, counters
+    evb:{live.0}:b:<batch>:run:<run>          HASH    one run: the scalars of all fences
+    evb:{live.0}:b:<batch>:transcript:<run>   STREAM  one event an entry, ids <seq>-0
+    evb:{live.0}:b:<batch>:desk:<name>        HASH    a bounded desk: places, leases not released yet
+    evb:{live.0}:b:<batch>:leases             HASH    lease id → run, for every lease ever granted
+    evb:{live.0}:b:<batch>:index              LIST    run ids in order of admission
+    evb:{live.0}:b:<batch>:review             SET     runs whose score waits for a person or a rebind
+    evb:{live.0}:b:<batch>:runs|scores|results STREAM what the groups worker, scorer and planner read
+    evb:{live.0}:b:<batch>:history            STREAM  every decision
+    evb:{live.0}:b:<batch>:dead               STREAM  dead letters
+    evb:{live.0}:b:<batch>:blob:<digest>      STRING  content-addressed bytes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bus.types import BatchId, Digest, Plane, RunId
+
+__all__ = ["RUNS_DESK", "BatchKeys", "registry"]
+
+RUNS_DESK = "runs"
+"""The desk at which a run holds a place from its admission to its end."""
+
+
+def registry(plane: Plane, shard: int = 0) -> str:
+    """The hash that names the shard's batches."""
+    return f"evb:{{{plane}.{shard}}}:batches"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchKeys:
+    """The keys of one batch."""
+
+    plane: Plane
+    batch: BatchId
+    shard: int = 0
+
+    def _key(self, *parts: str) -> str:
+        return ":".join((f"evb:{{{self.plane}.{self.shard}}}:b", self.batch, *parts))
+
+    @property
+    def registry(self) -> str:
+        """The shard's hash of batches."""
+        return registry(self.plane, self.shard)
+
+    @property
+    def batch_row(self) -> str:
+        """Declaration, status and counters."""
+        return self._key("batch")
+
+    @property
+    def leases(self) -> str:
+        """Every lease id ever granted, with its run."""
+        return self._key("leases")
+
+    @property
+    def index(self) -> str:
+        """Run ids in order of admission."""
+        return self._key("index")
+
+    @property
+    def review(self) -> str:
+        """Runs whose score is parked."""
+        return self._key("review")
+
+    @property
+    def history(self) -> str:
+        """Every decision."""
+        return self._key("history")
+
+    @property
+    def dead(self) -> str:
+        """Dead letters."""
+        return self._key("dead")
+
+    def stream(self, name: str) -> str:
+        """The stream `runs`, `scores` or `results`."""
+        return self._key(name)
+
+    def run(self, run: RunId) -> str:
+        """One run's hash."""
+        return self._key("run", run)
+
+    def transcript(self, run: RunId) -> str:
+        """One run's events."""
+        return self._key("transcript", run)
+
+    def desk(self, name: str = RUNS_DESK) -> str:
+        """One desk."""
+        return self._key("desk", name)
+
+    def blob(self, digest: Digest) -> str:
+        """Bytes under their own digest."""
+        return self._key("blob", digest)

@@ -1,0 +1,620 @@
+"""The bus on a server: `bus.port.Bus` over the scripts in `lua/run`.
+
+Each method that changes state sends one script. What it sends twice is applied once; see `bus.link` for when it does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import structlog
+
+from bus.artifacts import ArtifactStore
+from bus.chain import EMPTY_HEAD, next_head
+from bus.envelopes import MAX_PAYLOAD, encode
+from bus.errors import InputError, ReplyError, ViolationError
+from bus.keys import BatchKeys, registry
+from bus.link import Door, Link
+from bus.port import (
+    BatchInfo,
+    BatchSpec,
+    BatchStatus,
+    Counters,
+    Entry,
+    Event,
+    Group,
+    Held,
+    Judgement,
+    Ref,
+    RunRow,
+    RunState,
+    Runtime,
+)
+from bus.scripts import script
+from bus.streams import claimed, delivered
+from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, Gen, LeaseId, Plane, RunId, Verb
+from bus.wire import Reply
+
+__all__ = ["RedisBus", "score_digest"]
+
+log = structlog.get_logger("evalbus.bus")
+
+_INDEX_AT_ONCE = 5_000  # run ids in one read
+_ADMIT_AT_ONCE = 100  # runs in one script: bounded work, and one message a hundred runs is nothing beside them
+_BEAT_AT_ONCE = 500  # leases, and entries, in one heartbeat: likewise
+
+
+
+def score_digest(judgement: Judgement) -> Digest:
+    """What a judge signs: SHA-256 over the sealed head, the bin and the value, each on a line."""
+    text = f"{judgement.head}\n{judgement.bin}\n{judgement.value}"
+    return Digest(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+class RedisBus:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        door: Door,
+        runtime: Runtime,
+        *,
+        plane: Plane = Plane.LIVE,
+        artifacts: Path | None = None,
+        patience: float = 60.0,
+        lease: float = 10.0,
+    ) -> None:
+        """`artifacts`: a directory that the machines share, for what is too large for the server."""
+        self.plane = plane
+        self._runtime = runtime
+        self._link = Link(door, runtime, patience=patience, lease=lease)
+        self._reader = Link(door, runtime, patience=patience, lease=lease)
+        self._artifacts = ArtifactStore(artifacts) if artifacts else None
+        self._keys: dict[BatchId, BatchKeys] = {}
+
+    # --- what every call needs ---------------------------------------------------------------------------
+
+    def keys(self, batch: BatchId) -> BatchKeys:
+        """The keys of a batch on this plane."""
+        if batch not in self._keys:
+            self._keys[batch] = BatchKeys(self.plane, batch)
+        return self._keys[batch]
+
+    def _envelope(self, batch: BatchId, **fields: object) -> bytes:
+        return encode({"plane": self.plane.value, "batch": batch, **fields})
+
+    def _scope(self, batch: BatchId, run: RunId | None = None) -> dict[str, object]:
+        """Every key that a step may name, by the name that the script headers use."""
+        keys = self.keys(batch)
+        scope: dict[str, object] = {
+            "batch": keys.batch_row,
+            "registry": keys.registry,
+            "leases": keys.leases,
+            "index": keys.index,
+            "review": keys.review,
+            "history": keys.history,
+            "dead": keys.dead,
+            "desk": keys.desk(),
+            **{name: keys.stream(name) for name in ("runs", "scores", "results")},
+        }
+        if run is not None:
+            scope |= {"run": keys.run(run), "transcript": keys.transcript(run)}
+        return scope
+
+    async def _step(
+        self,
+        name: str,
+        batch: BatchId,
+        *,
+        run: RunId | None = None,
+        extra_keys: Mapping[str, object] | None = None,
+        extra_argv: Mapping[str, object] | None = None,
+        **fields: object,
+    ) -> Decision:
+        target = script(f"run.{name}")
+        scope = self._scope(batch, run) | dict(extra_keys or {})
+        keys = {key.removesuffix("…"): scope[key.removesuffix("…")] for key in target.keys}
+        if run is not None:
+            fields["run"] = run
+        argv = {"envelope": self._envelope(batch, **fields), **(extra_argv or {})}
+        decision = await self._link.run(target, keys, argv)
+        if decision.verb is not Verb.COMMIT:
+            log.info("step.not_committed", step=name, batch=batch, run=run, decision=str(decision))
+        return decision
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    @property
+    def link(self) -> Link:
+        """The connection for scripts and reads."""
+        return self._link
+
+    @property
+    def grace_until(self) -> float:
+        """Until when, on the runtime's clock, idle times mean nothing: the server or the link was away."""
+        return max(self._link.grace_until, self._reader.grace_until)
+
+    @property
+    def connections(self) -> int:
+        """How often the reading connection was opened."""
+        return self._reader.opened
+
+    async def batches(self) -> list[BatchId]:
+        """The batches that have not ended."""
+        reply = _pairs(await self._link.command("HGETALL", registry(self.plane)))
+        return sorted(BatchId(name) for name, status in reply.items() if status == "open")
+
+    async def all_batches(self) -> dict[BatchId, BatchStatus]:
+        """Every batch on this plane, with its status in the registry (`open` until it has ended)."""
+        reply = _pairs(await self._link.command("HGETALL", registry(self.plane)))
+        return {BatchId(name): BatchStatus(status) for name, status in reply.items()}
+
+    async def info(self, batch: BatchId) -> BatchInfo | None:
+        """What a batch declared, or None when there is none of that name."""
+        spec, status, incarnation = await self._link.command(
+            "HMGET", self.keys(batch).batch_row, "spec", "status", "incarnation"
+        )
+        if spec is None:
+            return None
+        fields = json.loads(spec)
+        fields["bins"] = tuple(fields["bins"])
+        return BatchInfo(BatchSpec(**fields), BatchStatus(status.decode()), self.plane, incarnation.decode())
+
+    async def counters(self, batch: BatchId) -> Counters:
+        """Progress: one read of the batch's hash, and one of its desk's."""
+        row_reply, in_flight = await self._link.commands(
+            [("HGETALL", self.keys(batch).batch_row), ("HGET", self.keys(batch).desk(), "in_flight")]
+        )
+        row = _pairs(row_reply)
+        if "status" not in row:  # a refusal is counted even where no batch was declared
+            raise InputError(f"no batch {batch!r} on this server")
+
+        def number(field: str) -> int:
+            return int(row.get(field, "0"))
+
+        def family(prefix: str) -> dict[str, int]:
+            found = {field.removeprefix(prefix): int(n) for field, n in row.items() if field.startswith(prefix)}
+            return dict(sorted(found.items()))
+
+        return Counters(
+            status=BatchStatus(row["status"]),
+            intended=number("intended"),
+            quorum=number("quorum"),
+            cursor=number("cursor"),
+            admitted=number("cursor"),
+            running=number("n:running"),
+            sealed=number("n:sealed"),
+            scoring=number("n:scoring"),
+            scored=number("n:scored"),
+            holes=number("holes"),
+            in_flight=int(in_flight or 0),
+            bins=family("bin:"),
+            hole_reasons=family("hole:"),
+            refusals=family("refused:"),
+            review=int(await self._link.command("SCARD", self.keys(batch).review)),
+            snapshot_id=row.get("snapshot"),
+        )
+
+    async def rows(self, batch: BatchId, runs: Sequence[RunId]) -> list[RunRow]:
+        """The rows of the given runs that exist, in the order given."""
+        keys = self.keys(batch)
+        found = []
+        for start in range(0, len(runs), 500):
+            piece = runs[start : start + 500]
+            replies = await self._link.commands([("HGETALL", keys.run(run)) for run in piece])
+            found += [_row(run, _pairs(reply)) for run, reply in zip(piece, replies, strict=True) if reply]
+        return found
+
+    async def run_ids(self, batch: BatchId) -> list[RunId]:
+        """Every run that was admitted or abandoned, in that order."""
+        found: list[RunId] = []
+        while True:
+            reply = await self._link.command(
+                "LRANGE", self.keys(batch).index, len(found), len(found) + _INDEX_AT_ONCE - 1
+            )
+            found += [RunId(item.decode()) for item in reply]
+            if len(reply) < _INDEX_AT_ONCE:
+                return found
+
+    async def transcript(self, batch: BatchId, run: RunId) -> list[Event]:
+        """The committed events of a run, in order."""
+        reply = await self._link.command("XRANGE", self.keys(batch).transcript(run), "-", "+")
+        events = []
+        for entry_id, flat in reply:
+            fields = dict(zip(flat[::2], flat[1::2], strict=True))
+            seq = int(entry_id.split(b"-")[0])
+            payload = fields[b"p"].decode("utf-8", "surrogatepass")
+            events.append(Event(seq, payload, Gen(int(fields[b"g"]))))
+        return events
+
+    async def read(
+        self, group: Group, consumer: ConsumerId, batches: Sequence[BatchId], count: int, block_ms: int
+    ) -> list[Entry]:
+        """New entries, at most `count`; waits up to `block_ms` for the first."""
+        streams = {self.keys(batch).stream(group.stream): batch for batch in batches}
+        # COUNT holds for each stream by itself. One stream at a time keeps to what there is room for; only when
+        # all are empty does one read wait on all of them, for one entry each.
+        found: list[Entry] = []
+        for stream in streams:
+            reply = await self._group_read(
+                group, streams, "XREADGROUP", "GROUP", group, consumer, "COUNT", count - len(found), "STREAMS",
+                stream, ">",
+            )  # fmt: skip
+            found += delivered(reply, group, streams)
+            if len(found) >= count:
+                return found
+        if found or not streams:
+            return found
+        reply = await self._group_read(
+            group, streams, "XREADGROUP", "GROUP", group, consumer, "COUNT", 1, "BLOCK", max(block_ms, 1), "STREAMS",
+            *streams, *([">"] * len(streams)),
+        )  # fmt: skip
+        return delivered(reply, group, streams)
+
+    async def own_pending(
+        self, group: Group, consumer: ConsumerId, batches: Sequence[BatchId], count: int
+    ) -> list[Entry]:
+        """Entries that this consumer was given before and that are still pending for it."""
+        streams = {self.keys(batch).stream(group.stream): batch for batch in batches}
+        if not streams:
+            return []
+        reply = await self._group_read(
+            group, streams, "XREADGROUP", "GROUP", group, consumer, "COUNT", count, "STREAMS",
+            *streams, *(["0"] * len(streams)),
+        )  # fmt: skip
+        return delivered(reply, group, streams)[:count]
+
+    async def take_idle(
+        self, group: Group, consumer: ConsumerId, batches: Sequence[BatchId], count: int, idle_ms: int
+    ) -> list[Entry]:
+        """Entries of silent consumers, now owned by this one; none while idle times are void."""
+        found: list[Entry] = []
+        if self._runtime.now() < self.grace_until:
+            return found
+        for batch in batches:
+            stream, cursor = self.keys(batch).stream(group.stream), "0-0"
+            while len(found) < count:
+                # A pass may find nothing and still not be at the end: only the cursor 0-0 says that it is.
+                reply = await self._group_read(
+                    group, {stream: batch}, "XAUTOCLAIM", stream, group, consumer, idle_ms, cursor, "COUNT",
+                    min(count - len(found), 100),
+                )  # fmt: skip
+                found += claimed(reply, batch, group)
+                cursor = reply[0].decode()
+                if cursor == "0-0":
+                    break
+        return found
+
+    async def _group_read(self, group: Group, streams: Mapping[str, BatchId], *command: str | int) -> Reply:
+        """Send a read of a group; when the group is gone (a flush, a failover) create it again and say so.
+
+        Handled entries are deleted as they are acknowledged, so a group that begins at 0 is given exactly what has
+        not been handled.
+        """
+        try:
+            return await self._reader.command(*command)
+        except ReplyError as error:
+            if error.code != "NOGROUP":
+                raise
+        for stream, batch in streams.items():
+            if await self._link.command("EXISTS", self.keys(batch).batch_row):
+                await self._recreate(stream, group)
+        return await self._reader.command(*command)
+
+    async def _recreate(self, stream: str, group: Group) -> None:
+        try:
+            await self._link.command("XGROUP", "CREATE", stream, group, "0", "MKSTREAM")
+            log.warning("group.recreated", stream=stream, group=group.value)
+        except ReplyError as error:
+            if error.code != "BUSYGROUP":
+                raise
+
+    async def undelivered(self, batch: BatchId, group: Group) -> int:
+        """How many entries the group has pending, plus 1 when the stream has any that it was never given."""
+        stream = self.keys(batch).stream(group.stream)
+        await self._group_read(group, {stream: batch}, "XPENDING", stream, group)
+        pending, groups = await self._link.commands([("XPENDING", stream, group), ("XINFO", "GROUPS", stream)])
+        for reply in groups:
+            facts = dict(zip(reply[::2], reply[1::2], strict=True))
+            if facts[b"name"].decode() == group:
+                after = "(" + facts[b"last-delivered-id"].decode()
+                waiting = await self._link.command("XRANGE", stream, after, "+", "COUNT", 1)
+                return int(pending[0]) + len(waiting)
+        return int(pending[0])
+
+    async def dead_letter(self, entry: Entry, consumer: ConsumerId, why: str) -> None:
+        """Copy an entry that cannot be read to the dead-letter stream and acknowledge it, by its owner only."""
+        stream = self.keys(entry.batch).stream(entry.group.stream)
+        await self._step(
+            "bury", entry.batch, extra_keys={"stream": stream}, extra_argv={"content": json.dumps(dict(entry.fields))},
+            group=entry.group.value, entry=entry.id, consumer=consumer, why=why,
+        )  # fmt: skip
+
+    async def put_blob(self, batch: BatchId, data: bytes) -> Digest:
+        """Store bytes under their own digest: in the server up to `MAX_PAYLOAD`, above it in the artifact store."""
+        digest = Digest(hashlib.sha256(data).hexdigest())
+        if len(data) <= MAX_PAYLOAD:
+            await self._link.command("SET", self.keys(batch).blob(digest), data)
+        elif self._artifacts is not None:
+            self._artifacts.put(digest, data)
+        else:
+            raise InputError(
+                f"an artifact of {len(data)} bytes is over the server's limit of {MAX_PAYLOAD}",
+                remedy="give a directory that all machines share: --artifacts DIR",
+            )
+        return digest
+
+    async def get_blob(self, batch: BatchId, digest: Digest) -> bytes:
+        """Fetch and rehash; raises `ViolationError` when the bytes are not those that were named."""
+        data: bytes | None = await self._link.command("GET", self.keys(batch).blob(digest))
+        if data is None and self._artifacts is not None:
+            data = self._artifacts.get(digest)
+        if data is None:
+            raise InputError(
+                f"no artifact {digest}",
+                remedy="give the directory that the workers write to: --artifacts DIR",
+            )
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise ViolationError(f"the artifact {digest} holds other bytes than its name says")
+        return data
+
+    # --- planner -----------------------------------------------------------------------------------------
+
+    async def create(self, spec: BatchSpec) -> Decision:
+        """Declare a batch: `commit`, `duplicate` for the same declaration, `reject batch_mismatch` for another."""
+        text = json.dumps(asdict(spec), sort_keys=True, ensure_ascii=False)
+        # Where a copy of the suite lies is not part of what a batch is.
+        declared = json.dumps(asdict(spec) | {"suite_path": ""}, sort_keys=True)
+        return await self._step(
+            "create",
+            spec.batch,
+            declared=hashlib.sha256(declared.encode()).hexdigest(),
+            incarnation=self._runtime.token(),
+            bins=json.dumps(spec.bins),
+            intended=spec.intended,
+            quorum=spec.quorum,
+            bound=spec.bound,
+            max_in_flight=spec.max_in_flight,
+            max_deliveries=spec.max_deliveries,
+            reclaim_ms=spec.reclaim_ms,
+            judge_policy=spec.judge_policy,
+            replay_budget=spec.replay_budget,
+            spec=text,
+        )
+
+    async def admit(
+        self,
+        batch: BatchId,
+        cursor: int,
+        runs: Sequence[RunId],
+        read: Sequence[Entry],
+        consumer: ConsumerId,
+        candidate: str,
+        judge: str,
+    ) -> Decision:
+        """Admit the next runs from `cursor` on while the desk has room. Answer: admitted, cursor, why_stopped."""
+        runs = runs[:_ADMIT_AT_ONCE]
+        keys = self.keys(batch)
+        return await self._step(
+            "admit",
+            batch,
+            extra_keys={"rows": [keys.run(run) for run in runs]},
+            extra_argv={"items": [*runs, *(entry.id for entry in read)]},
+            command_id=self._runtime.token(),
+            consumer=consumer,
+            cursor=cursor,
+            runs=len(runs),
+            entries=len(read),
+            candidate=candidate,
+            judge=judge,
+        )
+
+    async def abandon(self, batch: BatchId, cursor: int, runs: Sequence[RunId], why: str) -> Decision:
+        """Name the next runs from `cursor` on holes: they were never admitted."""
+        runs = runs[:_ADMIT_AT_ONCE]
+        rows = {"rows": [self.keys(batch).run(run) for run in runs]}
+        return await self._step(
+            "abandon",
+            batch,
+            extra_keys=rows,
+            extra_argv={"runs": list(runs)},
+            cursor=cursor,
+            runs=len(runs),
+            why=why,
+        )
+
+    async def requeue(self, batch: BatchId, group: Group, run: RunId, entry: EntryId) -> Decision:
+        """Emit a run's message anew when its group no longer knows the one that its row names."""
+        stream = {"stream": self.keys(batch).stream(group.stream)}
+        return await self._step("requeue", batch, run=run, extra_keys=stream, group=group.value, entry=entry)
+
+    async def sweep(self, batch: BatchId, limit: int) -> Decision:
+        """Give back places whose lease expired and was never released. Answer: freed."""
+        keys = self.keys(batch)
+        desk = _pairs(await self._link.command("HGETALL", keys.desk()))
+        items: list[str] = []
+        rows: list[str] = []
+        for field, text in desk.items():
+            if field.startswith("l:") and text.startswith("expired ") and len(rows) < min(limit, 50):
+                step = text.split(" ", 3)[3]
+                items += [field.removeprefix("l:"), step, "0"]
+                rows.append(keys.run(RunId(step)))
+        if not rows:
+            return Decision(Verb.COMMIT, by="run.sweep", answer={"freed": 0})
+        return await self._step(
+            "sweep", batch, extra_keys={"rows": rows}, extra_argv={"items": items}, leases=len(rows)
+        )
+
+    async def rebind(self, batch: BatchId, run: RunId, epoch: int, candidate: str, judge: str) -> Decision:
+        """Bind a parked run's score to another judge; emits its score message anew."""
+        return await self._step(
+            "rebind",
+            batch,
+            run=run,
+            epoch=epoch,
+            candidate=candidate,
+            judge=judge,
+            command_id=self._runtime.token(),
+        )
+
+    async def parked(self, batch: BatchId) -> list[RunId]:
+        """Runs whose score waits for a rebind or a person."""
+        return sorted(RunId(item.decode()) for item in await self._link.command("SMEMBERS", self.keys(batch).review))
+
+    async def close(self, batch: BatchId, snapshot_id: str, accepted: int) -> Decision:
+        """Close the histogram over the snapshot computed from the rows."""
+        return await self._step("close", batch, snapshot_id=snapshot_id, accepted=accepted)
+
+    # --- worker ------------------------------------------------------------------------------------------
+
+    async def claim(self, entry: Entry, lease_id: LeaseId, consumer: ConsumerId) -> Decision:
+        """Mint the one lease of a run. Answer: gen, attempts, head, length, unresolved."""
+        return await self._step(
+            "claim", entry.batch, run=entry.run, lease_id=lease_id, entry=entry.id, consumer=consumer
+        )
+
+    async def heartbeat(self, group: Group, consumer: ConsumerId, held: Held) -> list[Decision]:
+        """Keep what is held alive; one decision a lease, in the order of `held.leases`."""
+        batches = sorted({ref.batch for ref in held.leases} | {entry.batch for entry in held.entries})
+        answers: dict[Ref, Decision] = {}
+        for batch in batches:
+            leases = [ref for ref in held.leases if ref.batch == batch]
+            entries = [entry.id for entry in held.entries if entry.batch == batch]
+            for start in range(0, max(len(leases), len(entries)), _BEAT_AT_ONCE):
+                piece = slice(start, start + _BEAT_AT_ONCE)
+                answers |= await self._beat(group, consumer, batch, leases[piece], entries[piece])
+        return [answers[ref] for ref in held.leases]
+
+    async def _beat(
+        self,
+        group: Group,
+        consumer: ConsumerId,
+        batch: BatchId,
+        leases: Sequence[Ref],
+        entries: Sequence[EntryId],
+    ) -> dict[Ref, Decision]:
+        keys = self.keys(batch)
+        target = script("run.heartbeat")
+        scope = self._scope(batch) | {
+            "stream": keys.stream(group.stream),
+            "rows": [keys.run(ref.run) for ref in leases],
+        }
+        envelope = self._envelope(
+            batch, group=group.value, consumer=consumer, leases=len(leases), entries=len(entries)
+        )
+        items = [part for ref in leases for part in (ref.run, ref.lease_id, str(ref.gen))]
+        decisions = await self._link.run_many(
+            target,
+            {key.removesuffix("…"): scope[key.removesuffix("…")] for key in target.keys},
+            {"envelope": envelope, "items": [*items, *entries]},
+        )
+        return dict(zip(leases, decisions, strict=True))
+
+    async def append(self, ref: Ref, parent: Digest, seq: int, payloads: Sequence[str]) -> Decision:
+        """Add events to the transcript. Answer: head, length."""
+        events: list[str] = []
+        head = parent
+        for payload in payloads:
+            _check_size(payload)
+            head = next_head(head, payload)
+            events += [head, payload]
+        return await self._step(
+            "append", ref.batch, run=ref.run, extra_argv={"events": events},
+            lease_id=ref.lease_id, gen=ref.gen, parent=parent, seq=seq, events=len(payloads),
+        )  # fmt: skip
+
+    async def seal(self, ref: Ref, parent: Digest, seq: int, payload: str, tree_hash: str, artifact: str) -> Decision:
+        """Append the answer, seal, emit the score message, acknowledge the run's entry. Answer: head."""
+        _check_size(payload)
+        return await self._step(
+            "seal", ref.batch, run=ref.run, extra_argv={"payload": payload}, lease_id=ref.lease_id, gen=ref.gen,
+            parent=parent, seq=seq, head=next_head(parent, payload), tree_hash=tree_hash or None,
+            artifact=artifact or None,
+        )  # fmt: skip
+
+    async def give_back(self, ref: Ref) -> Decision:
+        """Hand a run back at once (`yield`): fence the lease, emit a new entry, acknowledge the old."""
+        return await self._step("yield", ref.batch, run=ref.run, lease_id=ref.lease_id, gen=ref.gen)
+
+    async def hole(self, ref: Ref, why: str, detail: str) -> Decision:
+        """End the run as a named hole."""
+        return await self._step(
+            "hole", ref.batch, run=ref.run, extra_argv={"detail": detail[:2_000]},
+            lease_id=ref.lease_id or None, gen=ref.gen, why=why,
+        )  # fmt: skip
+
+    # --- scorer ------------------------------------------------------------------------------------------
+
+    async def score_claim(self, entry: Entry, lease_id: LeaseId, consumer: ConsumerId) -> Decision:
+        """Fence the scoring epoch. Answer: epoch, attempts, head, tree_hash, artifact and the bind token."""
+        return await self._step(
+            "score_claim", entry.batch, run=entry.run, lease_id=lease_id, entry=entry.id, consumer=consumer
+        )
+
+    async def score(self, ref: Ref, judgement: Judgement) -> Decision:
+        """Sign the score. `ref.gen` is the scoring epoch."""
+        return await self._step(
+            "score", ref.batch, run=ref.run, lease_id=ref.lease_id, gen=ref.gen, head=judgement.head,
+            observed_candidate=judgement.candidate or None, observed_judge=judgement.judge or None,
+            judge_epoch=judgement.judge_epoch, score_digest=score_digest(judgement), bin=judgement.bin,
+            value=judgement.value,
+        )  # fmt: skip
+
+    async def score_give_back(self, ref: Ref) -> Decision:
+        """Hand a score back at once."""
+        return await self._step("score_yield", ref.batch, run=ref.run, lease_id=ref.lease_id, gen=ref.gen)
+
+    async def score_hole(self, ref: Ref, why: str, detail: str) -> Decision:
+        """End a sealed run as a named hole."""
+        return await self._step(
+            "score_hole", ref.batch, run=ref.run, extra_argv={"detail": detail[:2_000]},
+            lease_id=ref.lease_id or None, gen=ref.gen, why=why,
+        )  # fmt: skip
+
+    # --- life --------------------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        self._link.close()
+        self._reader.close()
+
+
+def _pairs(flat: Reply) -> dict[str, str]:
+    words = [item.decode("utf-8", "surrogatepass") for item in flat]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def _row(run: RunId, row: Mapping[str, str]) -> RunRow:
+    def number(field: str) -> int:
+        return int(row.get(field, "0"))
+
+    return RunRow(
+        run=run,
+        state=RunState(row["state"]),
+        gen=number("t.gen"),
+        attempts=number("attempts"),
+        score_attempts=number("s.attempts"),
+        entry=row.get("entry", ""),
+        head=row.get("t.head", EMPTY_HEAD),
+        length=number("t.len"),
+        epoch=number("h.epoch"),
+        digest=row.get("h.digest", ""),
+        bin=row.get("h.bin", ""),
+        value=row.get("h.value", ""),
+        hole=row.get("h.why", ""),
+        consumer=row.get("consumer", ""),
+        detail=row.get("detail", ""),
+        judge_epoch=number("j.epoch"),
+    )
+
+
+def _check_size(payload: str) -> None:
+    size = len(payload.encode("utf-8", "surrogatepass"))
+    if size > MAX_PAYLOAD:
+        raise InputError(
+            f"an event of {size} bytes is over the limit of {MAX_PAYLOAD}", remedy="store it as an artifact"
+        )

@@ -1,0 +1,226 @@
+"""The scripts: found, expanded, named by content, called.
+
+A script file is `lua/<fence>/<op>.lua` or `lua/run/<step>.lua` (the operation that is itself called `fence` stands in
+`do_fence.lua`, since `fence.lua` holds what the fence's operations share). Its header says what it is for and names
+its KEYS, its ARGV and what it RETURNS; the header is read here and is the only place where positions are written
+down, so callers pass keys and arguments by name. `--#include "<file>"` puts a shared piece in place, once.
+
+Scripts are called by the digest of their text (EVALSHA), so workers of two releases can run side by side, each with
+its own. A server that lost its script cache (restart, promotion, SCRIPT FLUSH) answers NOSCRIPT; then the text is
+loaded and the same call sent again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import cast
+
+from bus.errors import ReplyError, ViolationError
+from bus.types import Decision, Verb
+from bus.wire import Reply, Wire
+
+__all__ = ["Script", "all_scripts", "call", "expand", "script"]
+
+_INCLUDE = re.compile(r'^--#include "([a-z_/]+\.lua)"$', re.MULTILINE)
+_HEADER = re.compile(r"--\[\[ (?P<name>[a-z_.]+): (?P<title>.*?)\]\]", re.DOTALL)
+_SECTION = re.compile(r"^(WHY|KEYS|ARGV|RETURNS)\b", re.MULTILINE)
+_NUMBERED = re.compile(r"(?:^|\s)(\d+|\d+…)\s+([a-z_]+)")
+_SHEBANG = "#!lua\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One script, ready to send. A name in `keys` or `argv` that ends in `…` takes any number of values."""
+
+    name: str
+    title: str
+    keys: tuple[str, ...]
+    argv: tuple[str, ...]
+    returns: frozenset[str]
+    """`commit`, `duplicate`, `reject stale_gen`, …: every answer that the header admits."""
+    text: str
+    sha: str
+
+
+def _root() -> Traversable:
+    return files("lua")
+
+
+def expand(text: str, read: Mapping[str, str] | None = None) -> str:
+    """Put included files in place, each once, before what needs it.
+
+    Raises ValueError on a cycle, a missing file, and a line that looks like an include and is none.
+
+    `read` maps file names to texts; by default they are read from the package `lua`.
+    """
+    done: set[str] = set()
+
+    def load(name: str) -> str:
+        if read is not None:
+            if name not in read:
+                raise ValueError(f"no such include: {name}")
+            return read[name]
+        source = _root().joinpath(name)
+        if not source.is_file():
+            raise ValueError(f"no such include: {name}")
+        return source.read_text("utf-8")
+
+    def place(body: str, trail: tuple[str, ...]) -> str:
+        def one(match: re.Match[str]) -> str:
+            name = match.group(1)
+            if name in trail:
+                raise ValueError(f"include cycle: {' → '.join((*trail, name))}")
+            if name in done:
+                return ""
+            piece = place(load(name), (*trail, name))
+            done.add(name)
+            return piece
+
+        return _INCLUDE.sub(one, body)
+
+    expanded = place(text, ())
+    if left := re.search(r"^.*#include.*$", expanded, re.MULTILINE):
+        raise ValueError(f"not an include: {left.group().strip()}")
+    return expanded
+
+
+def _section(header: str, name: str) -> str:
+    marks = list(_SECTION.finditer(header))
+    for mark, after in zip(marks, [*marks[1:], None], strict=True):
+        if mark.group(1) == name:
+            return header[mark.end() : after.start() if after else len(header)]
+    return ""
+
+
+def _names(section: str) -> tuple[str, ...]:
+    found = []
+    for position, (number, name) in enumerate(_NUMBERED.findall(section), start=1):
+        if number.rstrip("…") != str(position):
+            raise ValueError(f"position {number} of {name!r} should be {position}")
+        found.append(name + ("…" if number.endswith("…") else ""))
+    return tuple(found)
+
+
+def _returns(section: str) -> frozenset[str]:
+    answers: set[str] = set()
+    for part in section.split("|"):
+        words = re.findall(r"[a-z_]+|/", re.sub(r"<[^>]*>", "", part))
+        if not words:
+            continue
+        verb, reasons = words[0], [word for word in words[1:] if word != "/"]
+        answers.update(f"{verb} {reason}" for reason in reasons) if reasons else answers.add(verb)
+    return frozenset(answers)
+
+
+def parse(name: str, source: str, text: str) -> Script:
+    """Read a script's header. Raises ValueError when the header does not say what it must."""
+    header = _HEADER.search(source)
+    if header is None or header.group("name") != name:
+        raise ValueError(f"{name}: the header must begin with '--[[ {name}: '")
+    body = header.group(0)
+    try:
+        keys, argv = _names(_section(body, "KEYS")), _names(_section(body, "ARGV"))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    returns = _returns(_section(body, "RETURNS").rstrip("]"))
+    if not returns:
+        raise ValueError(f"{name}: the header names no answer")
+    return Script(
+        name=name,
+        title=" ".join(header.group("title").split("\n")[0].split()),
+        keys=keys,
+        argv=argv,
+        returns=returns,
+        text=text,
+        sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(),
+    )
+
+
+@cache
+def script(name: str) -> Script:
+    """The script `<fence>.<op>` or `run.<step>`. Raises ValueError when there is none or its header is wrong."""
+    folder, _, op = name.partition(".")
+    source = _root().joinpath(folder, "do_fence.lua" if op == "fence" else f"{op}.lua")
+    if not source.is_file():
+        raise ValueError(f"no script {name}")
+    text = source.read_text("utf-8")
+    return parse(name, text, _SHEBANG + expand(text))
+
+
+@cache
+def all_scripts() -> tuple[Script, ...]:
+    """Every script of this release, by name."""
+    found = []
+    for folder in sorted(_root().iterdir(), key=lambda entry: entry.name):
+        if not folder.is_dir() or folder.name in ("include", "__pycache__"):
+            continue
+        for source in sorted(folder.iterdir(), key=lambda entry: entry.name):
+            if source.name.endswith(".lua") and source.name != "fence.lua":
+                op = source.name.removesuffix(".lua").removeprefix("do_")
+                found.append(script(f"{folder.name}.{op}"))
+    return tuple(found)
+
+
+def _flatten(name: str, declared: tuple[str, ...], given: Mapping[str, object]) -> list[bytes]:
+    if set(given) != {item.removesuffix("…") for item in declared}:
+        raise ValueError(f"{name} takes {', '.join(declared)}, not {', '.join(given)}")
+    flat: list[bytes] = []
+    for item in declared:
+        value = given[item.removesuffix("…")]
+        if isinstance(value, str | bytes) == item.endswith("…"):
+            raise ValueError(f"{name} takes {item!r}: {'a list' if item.endswith('…') else 'one value'}")
+        flat += [_bytes(one) for one in value] if isinstance(value, list | tuple) else [_bytes(value)]
+    return flat
+
+
+def _bytes(value: object) -> bytes:
+    # Surrogates pass, as in envelopes: no text stops a call from being sent, nor its refusal from being recorded.
+    return value if isinstance(value, bytes) else cast(str, value).encode("utf-8", "surrogatepass")
+
+
+async def call(
+    wire: Wire, target: Script, keys: Mapping[str, object], argv: Mapping[str, object]
+) -> Decision | list[Decision]:
+    """Send one script call and read its decision. Raises ReplyError, ServerUnreachable."""
+    command_keys = _flatten(target.name, target.keys, keys)
+    tail: list[str | bytes | int] = [
+        len(command_keys),
+        *command_keys,
+        *_flatten(target.name, target.argv, argv),
+    ]
+    try:
+        reply = await wire.call("EVALSHA", target.sha, *tail)
+    except ReplyError as error:
+        if error.code != "NOSCRIPT":
+            raise
+        answers = await wire.calls([("SCRIPT", "LOAD", target.text), ("EVALSHA", target.sha, *tail)])
+        for reply in answers:
+            if isinstance(reply, ReplyError):
+                raise reply from None
+    if not reply or isinstance(reply[0], list):
+        return [read_decision(target, one) for one in reply]
+    return read_decision(target, reply)
+
+
+def read_decision(target: Script, reply: Reply) -> Decision:
+    """`[verb, reason, by, name, value, …]` as a Decision. An answer that the header does not admit is a bug: raises."""
+    words = [_text(item) for item in reply]
+    verb, reason, by = words[0], words[1] or None, words[2]
+    said = f"{verb} {reason}" if reason else verb
+    if said not in target.returns:
+        raise ViolationError(f"{target.name} answered {said!r}, which its header does not name")
+    return Decision(Verb(verb), reason, by, dict(zip(words[3::2], words[4::2], strict=True)))
+
+
+def _text(value: Reply) -> Reply:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogatepass")
+    if isinstance(value, list):
+        return [_text(item) for item in value]
+    return value

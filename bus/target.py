@@ -1,0 +1,220 @@
+"""Which server a URL means.
+
+    redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]       plain TCP
+    rediss://…  ?ssl_ca_certs=FILE  &ssl_ca_path=DIR  &ssl_certfile=FILE  &ssl_keyfile=FILE
+                &ssl_cert_reqs=required|none  &ssl_check_hostname=true|false          TLS
+    unix://[[USER]:PASSWORD@]/PATH[?db=DB]           a socket
+
+Parts are percent-encoded. An option that is not known is refused: a misspelt option must not pass for the
+default, least of all one that is about trust. No error and no log line shows a password; `Target.redacted` is
+what is printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import re
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
+
+from bus.errors import InputError
+from bus.wire import Address
+
+__all__ = ["Target", "Tls", "parse_url"]
+
+_PORT = 6379
+_SHAPE = "write redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH"
+_TLS_OPTIONS = (
+    "ssl_ca_certs",
+    "ssl_ca_path",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "ssl_cert_reqs",
+    "ssl_check_hostname",
+)
+_OPTIONS = {"redis": ("db",), "rediss": ("db", *_TLS_OPTIONS), "unix": ("db",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How a server proves who it is, and we to it. The default: by a certificate that this system trusts."""
+
+    ca_certs: str | None = None
+    ca_path: str | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+    verify: bool = True
+    check_hostname: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Raises InputError, naming the file, when a certificate or key cannot be loaded."""
+        context = ssl.create_default_context()
+        context.check_hostname = self.verify and self.check_hostname
+        context.verify_mode = ssl.CERT_REQUIRED if self.verify else ssl.CERT_NONE
+        if self.ca_certs or self.ca_path:
+            with _loading(self.ca_certs or self.ca_path):
+                context.load_verify_locations(self.ca_certs, self.ca_path)
+        if self.certfile:
+            with _loading(self.certfile):
+                context.load_cert_chain(self.certfile, self.keyfile)
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a server is, and how to be let in. One of `host` and `path` is set; `tls` goes with `host`."""
+
+    host: str | None = None
+    port: int = _PORT
+    path: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    db: int = 0
+    tls: Tls | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL, password included: for another process of ours, through its environment only."""
+        return self._url(self.password)
+
+    @property
+    def redacted(self) -> str:
+        """The URL as it may be shown."""
+        return self._url(None if self.password is None else "***")
+
+    def address(self) -> Address:
+        """What `Wire.open` takes. Raises InputError when a file of the TLS options cannot be loaded."""
+        return Address(
+            host=self.host,
+            port=self.port,
+            path=self.path,
+            username=self.username,
+            password=self.password,
+            db=self.db,
+            tls=self.tls.context() if self.tls else None,
+        )
+
+    def _url(self, password: str | None) -> str:
+        login = quote(self.username or "", safe="")
+        if password is not None:
+            login += ":" + quote(password, safe="*")
+        login += "@" if login else ""
+        if self.path is not None:
+            return f"unix://{login}{quote(os.fsencode(self.path))}" + (f"?db={self.db}" if self.db else "")
+        host = f"[{self.host}]" if ":" in (self.host or "") else self.host
+        base = f"{'rediss' if self.tls else 'redis'}://{login}{host}:{self.port}/{self.db}"
+        options = _tls_options(self.tls) if self.tls else {}
+        return base + (f"?{urlencode(options)}" if options else "")
+
+
+def parse_url(url: str) -> Target:
+    """The target that a URL means. Raises InputError, with the password left out, when it means none."""
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError as error:
+        raise _wrong(url, "its host cannot be read") from error
+    if parts.scheme not in _OPTIONS:
+        raise _wrong(url, "it begins otherwise")
+    beside = parts.query + parts.fragment + ("" if parts.scheme == "unix" else parts.path)
+    if "@" in beside or parts.fragment:  # a password that was not encoded: its parts are anywhere by now
+        remedy = "write %2F %3F %23 %40 for / ? # @ in a password"
+        raise InputError(f"{_shown(url)}: not the URL of a server, it has a / ? # before an @", remedy=remedy)
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise _wrong(url, "its port is not a number below 65536") from error
+    options = _options(url, parts)
+    username = unquote(parts.username or "") or None
+    password = None if parts.password is None else unquote(parts.password)
+    if parts.scheme == "unix":
+        if parts.hostname or not parts.path.strip("/"):
+            raise _wrong(url, "a socket needs an absolute path")
+        path = unquote(parts.path, errors="surrogateescape")
+        return Target(path=path, username=username, password=password, db=_db(url, options.get("db", "")))
+    if not parts.hostname:
+        raise _wrong(url, "it names no host")
+    return Target(
+        host=unquote(parts.hostname),
+        port=_PORT if port is None else port,
+        username=username,
+        password=password,
+        db=_db(url, options.get("db", parts.path.strip("/"))),
+        tls=_tls(url, options) if parts.scheme == "rediss" else None,
+    )
+
+
+def _options(url: str, parts: SplitResult) -> Mapping[str, str]:
+    known = _OPTIONS[parts.scheme]
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for name in options:
+        if name in known:
+            continue
+        if name in _TLS_OPTIONS:
+            raise InputError(f"{_shown(url)}: {name} is an option of TLS", remedy="write rediss:// for it")
+        near = difflib.get_close_matches(name, known, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        raise InputError(f"{_shown(url)}: unknown option {name!r}", remedy=remedy)
+    return options
+
+
+def _db(url: str, text: str) -> int:
+    if not text:
+        return 0
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise _wrong(url, "its database is not a number")
+    return int(text)
+
+
+def _tls(url: str, options: Mapping[str, str]) -> Tls:
+    def choice(name: str, values: Mapping[str, bool]) -> bool:
+        text = options.get(name, next(iter(values)))
+        if text.lower() not in values:
+            raise InputError(f"{_shown(url)}: {name} is {text!r}", remedy=f"write {' or '.join(values)}")
+        return values[text.lower()]
+
+    if "ssl_keyfile" in options and "ssl_certfile" not in options:
+        raise InputError(f"{_shown(url)}: a key without its certificate", remedy="add ssl_certfile=FILE")
+    return Tls(
+        ca_certs=options.get("ssl_ca_certs"),
+        ca_path=options.get("ssl_ca_path"),
+        certfile=options.get("ssl_certfile"),
+        keyfile=options.get("ssl_keyfile"),
+        verify=choice("ssl_cert_reqs", {"required": True, "none": False}),
+        check_hostname=choice("ssl_check_hostname", {"true": True, "false": False}),
+    )
+
+
+def _tls_options(tls: Tls) -> Mapping[str, str]:
+    files = {
+        "ssl_ca_certs": tls.ca_certs,
+        "ssl_ca_path": tls.ca_path,
+        "ssl_certfile": tls.certfile,
+        "ssl_keyfile": tls.keyfile,
+        "ssl_cert_reqs": None if tls.verify else "none",
+        "ssl_check_hostname": None if tls.check_hostname else "false",
+    }
+    return {name: value for name, value in files.items() if value is not None}
+
+
+@contextlib.contextmanager
+def _loading(file: str | None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # an SSLError is one
+        reason = getattr(error, "reason", None) or error.strerror or str(error)
+        raise InputError(f"cannot be used for TLS: {reason.lower()}", file=file) from error
+
+
+def _wrong(url: str, why: str) -> InputError:
+    return InputError(f"{_shown(url)}: not the URL of a server, {why}", remedy=_SHAPE)
+
+
+def _shown(url: str) -> str:
+    """A URL that may be wrong anywhere, without what may be secret: all before the last @, and the query."""
+    login, at, rest = url.strip().rpartition("@")
+    scheme = login.partition("//")[0] if "//" in login else ""
+    return ((f"{scheme}//***@" if at else "") + rest).partition("?")[0] or "an empty URL"

@@ -1,0 +1,15 @@
+--[[ admission.release: give a place back.
+WHY      a place that comes back twice lets one too many in.
+KEYS     1 desk        evb:{live.0}:b:<batch>:desk:<name>         HASH
+         2 run         evb:{live.0}:b:<batch>:run:<run>           HASH
+         3 batch       evb:{live.0}:b:<batch>:batch               HASH
+         4 history     evb:{live.0}:b:<batch>:history             STREAM
+ARGV     1 envelope    msgpack
+RETURNS  commit | reject schema unknown_lease double_release
+]]
+--#include "admission/fence.lua"
+local a, malformed = begin('admission.release', KEYS[4], KEYS[3], {lease = 'str', step = 'str'})
+if not a then return malformed end
+local desk = open_row(KEYS[1], {'bound', 'in_flight', 'generation', 'reclaim_ms', 'l:' .. a.lease})
+local run = open_row(KEYS[2])
+return answer(admission.release(desk, run, a))

@@ -1,0 +1,116 @@
+-- call: one command, from its envelope to its record.
+--
+--   begin(name, kinds)   reads ARGV[1]; on a wrong argument it records `reject schema` and returns no envelope
+--   step(by, d, args)    notes one fence operation's decision as a part of this command; true when it was granted
+--   done(d)              writes the rows, records the parts, returns the reply
+--   refused(d)           forgets the rows, records the one refusal, returns the reply
+--
+-- `by` is `<fence>.<op>`. A part carries the arguments that the envelope does not hold under the same name.
+--#include "include/decision.lua"
+--#include "include/row.lua"
+local SCHEMA = 1
+local MAX_INT = 9007199254740991 -- 2^53 - 1: the largest whole number that Lua, JSON and msgpack all carry exactly
+
+local call = {name = nil, run = nil, history = nil, batch_key = nil, parts = {}}
+
+local KINDS = {
+  str = function(v) return type(v) == 'string' and v ~= '' end,
+  int = function(v) return type(v) == 'number' and v >= 0 and v <= MAX_INT and v == math.floor(v) end,
+  int1 = function(v) return type(v) == 'number' and v >= 1 and v <= MAX_INT and v == math.floor(v) end,
+  bool = function(v) return type(v) == 'boolean' end,
+}
+
+local function wrong(env, kinds)
+  if env.schema ~= SCHEMA then return true end
+  for field, kind in pairs(kinds) do
+    local optional = kind:sub(-1) == '?'
+    if optional then kind = kind:sub(1, -2) end
+    local value = env[field]
+    if value == nil then
+      if not optional then return true end
+    elseif not KINDS[kind](value) then
+      return true
+    end
+  end
+  return false
+end
+
+-- One entry a command: o its name, e the envelope as presented, p its parts, x… what else was presented when refused.
+local function record(parts, whole)
+  local entry = {'XADD', call.history, '*', 'o', call.name, 'e', ARGV[1] or '', 'p', cmsgpack.pack(parts)}
+  if whole then
+    for i = 2, math.min(#ARGV, 128) do
+      entry[#entry + 1] = 'x' .. i
+      entry[#entry + 1] = ARGV[i]
+    end
+  end
+  redis.call(unpack(entry))
+end
+
+local function part(by, d, args)
+  return {by, d.verb, d.reason or '', args or NOTHING, d.answer}
+end
+
+local function reply(d, by)
+  local out = {d.verb, d.reason or '', by}
+  for name, value in pairs(d.answer) do
+    out[#out + 1] = name
+    out[#out + 1] = value
+  end
+  return out
+end
+
+-- The refusal's record, its count, and nothing else but what the refusal itself keeps.
+local function note_refusal(d, by, args)
+  write_kept()
+  if d.verb == 'reject' or d.verb == 'replay' then
+    redis.call('HINCRBY', call.batch_key, 'refused:' .. d.reason, 1)
+  end
+  record({part(by, d, args)}, true)
+end
+
+local last = nil
+
+local function step(by, d, args)
+  last = {d = d, by = by, args = args}
+  call.parts[#call.parts + 1] = part(by, d, args)
+  return d.verb == 'commit' or d.verb == 'duplicate'
+end
+
+local function done(d)
+  write_rows()
+  if #call.parts == 0 then call.parts[1] = part(call.name, d) end
+  record(call.parts)
+  return reply(d, call.name)
+end
+
+-- With no argument: the last step's refusal is the command's.
+local function refused(d, by, args)
+  if not d then d, by, args = last.d, last.by, last.args end
+  by = by or call.name
+  note_refusal(d, by, args)
+  return reply(d, by)
+end
+
+-- A command that was applied before, answered again. Recorded, and nothing written.
+local function again(d)
+  record({part(call.name, d)})
+  return reply(d, call.name)
+end
+
+-- For a command that is one fence operation.
+local function answer(d)
+  if d.verb == 'commit' then return done(d) end
+  if d.verb == 'duplicate' then return again(d) end
+  return refused(d)
+end
+
+-- Returns the envelope, or nothing and the reply. `missing` is another reason for some absent fields.
+local function begin(name, history, batch_key, kinds)
+  call.name, call.history, call.batch_key = name, history, batch_key
+  local ok, env = pcall(cmsgpack.unpack, ARGV[1] or '')
+  if not ok or type(env) ~= 'table' or wrong(env, kinds) then
+    return nil, refused(reject('schema'))
+  end
+  return env
+end

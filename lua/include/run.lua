@@ -1,0 +1,91 @@
+-- run: what the pipeline's steps share: the life of a run, who owns an entry, how a message leaves and how it ends.
+--
+-- Run row:   state    queued running sealed scoring scored hole      entry  the one stream entry that counts
+--            place    its lease at the desk of runs                  consumer  who claimed it last
+--            attempts, s.attempts  claims so far                     s.lease  the scorer's live lease
+--            end:<lease id>  the step that ended that lease: its resend is a duplicate, also when the run has moved on
+--            tree, artifact  the sealed workspace                    detail  what an ended run says of itself
+-- Batch row: n:<state>  runs in that state
+--#include "transcript/fence.lua"
+--#include "histogram/fence.lua"
+--#include "judge/fence.lua"
+--#include "admission/fence.lua"
+local STATES = {'n:queued', 'n:running', 'n:sealed', 'n:scoring', 'n:scored', 'n:hole'}
+
+local function open_batch(key, ...)
+  local fields = {'max_deliveries', 'cursor', ...}
+  for _, list in ipairs({histogram.fields, judge.fields, STATES}) do
+    for _, field in ipairs(list) do fields[#fields + 1] = field end
+  end
+  return open_row(key, fields)
+end
+
+-- A desk's hash holds every lease that has a place; a step needs its own only.
+local function open_desk(key, ...)
+  return open_row(key, {'bound', 'in_flight', 'generation', 'reclaim_ms', ...})
+end
+
+local function move(run, batch, state)
+  if run.data.state then add(batch, 'n:' .. run.data.state, -1) end
+  put(run, 'state', state)
+  add(batch, 'n:' .. state, 1)
+end
+
+-- Below 2^64 in both halves: the server raises on any other, and a script must not raise after its first write.
+local function is_entry_id(text)
+  local ms, n = text:match('^(%d+)%-(%d+)$')
+  return ms ~= nil and #ms < 20 and #n < 20
+end
+
+-- A command on a group. One that is gone has nothing pending; whoever reads next makes it again.
+local function in_group(...)
+  local found = redis.pcall(...)
+  if not found.err then return found end
+  if found.err:find('NOGROUP', 1, true) then return {} end
+  error(found)
+end
+
+-- The pending list says to whom an entry was given last. A worker that was slow reads it here, not in its memory.
+local function owns(stream, group, entry, consumer)
+  return #in_group('XPENDING', stream, group, entry, entry, 1, consumer) == 1
+end
+
+-- XACK asks nobody: so it stands only here, behind a compare of the live lease or of the owner. The entry goes too:
+-- what is left in a stream is what has not been handled, and a group that was lost begins again at 0.
+local function acknowledge(stream, group, entry)
+  redis.call('XACK', stream, group, entry)
+  redis.call('XDEL', stream, entry)
+end
+
+local function emit(stream, run_id) return redis.call('XADD', stream, '*', 'run', run_id) end
+
+local function ended_by(run, what, lease_id) return run.data['end:' .. lease_id] == what end
+local function end_lease(run, what, lease_id) put(run, 'end:' .. lease_id, what) end
+
+
+local function scorer_is_live(run, a)
+  return run.data.state == 'scoring' and run.data['s.lease'] == a.lease_id and int(run, 'h.epoch') == a.gen
+end
+
+-- A run gives its place at the desk back exactly once, when it ends.
+local function leave_desk(run, desk)
+  local args = {step = call.run, lease = run.data.place}
+  return step('admission.release', admission.release(desk, run, args), args)
+end
+
+-- The run ends as a hole: its lease is taken away, its place given back. False when the histogram refuses.
+local function make_hole(run, batch, desk, run_id, why, detail)
+  call.run = run_id
+  local hole = {run = run_id, epoch = int(run, 'h.epoch'), why = why}
+  if not step('histogram.abandon', histogram.abandon(run, batch, hole), hole) then return false end
+  if run.data['t.lease'] then
+    local fence = {run = run_id, gen = int(run, 't.gen')}
+    step('transcript.fence', transcript.fence(run, fence), fence)
+  end
+  if run.data.place then leave_desk(run, desk) end
+  drop(run, 's.lease')
+  if detail and detail ~= '' then put(run, 'detail', detail) end
+  move(run, batch, 'hole')
+  add(batch, 'hole:' .. why, 1)
+  return true
+end

@@ -1,0 +1,47 @@
+--[[ run.create: declare a batch.
+WHY      a batch is what it was declared to be: a second declaration must be the same or be refused.
+KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
+         2  desk       evb:{live.0}:b:<batch>:desk:runs          HASH
+         3  registry   evb:{live.0}:batches                      HASH
+         4  history    evb:{live.0}:b:<batch>:history            STREAM
+         5  runs       evb:{live.0}:b:<batch>:runs               STREAM
+         6  scores     evb:{live.0}:b:<batch>:scores             STREAM
+         7  results    evb:{live.0}:b:<batch>:results            STREAM
+ARGV     1 envelope    msgpack
+RETURNS  commit | duplicate <incarnation> | reject schema batch_mismatch
+]]
+--#include "include/run.lua"
+local a, malformed = begin('run.create', KEYS[4], KEYS[1], {
+  batch = 'str', declared = 'str', incarnation = 'str', bins = 'str', intended = 'int1', quorum = 'int1',
+  bound = 'int1', max_in_flight = 'int1', max_deliveries = 'int1', reclaim_ms = 'int1', judge_policy = 'str',
+  replay_budget = 'int', spec = 'str',
+})
+if not a then return malformed end
+local batch = open_row(KEYS[1], {'declared', 'incarnation'})
+if batch.data.declared then
+  if batch.data.declared == a.declared then return again(duplicate({incarnation = batch.data.incarnation})) end
+  return refused(reject('batch_mismatch'))
+end
+local readable, bins = pcall(cjson.decode, a.bins)
+if not readable or type(bins) ~= 'table' or #bins == 0 then return refused(reject('schema')) end
+for _, bin in ipairs(bins) do
+  if not KINDS.str(bin) then return refused(reject('schema')) end
+end
+local desk = open_row(KEYS[2], {'bound'})
+for _, field in ipairs({'declared', 'incarnation', 'intended', 'quorum', 'max_in_flight', 'max_deliveries',
+    'judge_policy', 'replay_budget', 'spec'}) do
+  put(batch, field, a[field])
+end
+put(batch, 'status', 'open')
+put(batch, 'cursor', 0)
+for _, bin in ipairs(bins) do put(batch, 'bin:' .. bin, 0) end
+
+put(desk, 'bound', a.bound)
+put(desk, 'reclaim_ms', a.reclaim_ms)
+
+-- writes
+redis.call('HSET', KEYS[3], a.batch, 'open')
+redis.call('XGROUP', 'CREATE', KEYS[5], 'worker', '0', 'MKSTREAM')
+redis.call('XGROUP', 'CREATE', KEYS[6], 'scorer', '0', 'MKSTREAM')
+redis.call('XGROUP', 'CREATE', KEYS[7], 'planner', '0', 'MKSTREAM')
+return done(commit())

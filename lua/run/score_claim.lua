@@ -1,0 +1,56 @@
+--[[ run.score_claim: hand a sealed run to one scorer.
+WHY      a scorer that was taken for dead must not sign beside its successor: each claim fences a newer epoch.
+KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
+         2  batch      evb:{live.0}:b:<batch>:batch              HASH
+         3  leases     evb:{live.0}:b:<batch>:leases             HASH
+         4  desk       evb:{live.0}:b:<batch>:desk:runs          HASH
+         5  scores     evb:{live.0}:b:<batch>:scores             STREAM
+         6  results    evb:{live.0}:b:<batch>:results            STREAM
+         7  history    evb:{live.0}:b:<batch>:history            STREAM
+ARGV     1 envelope    msgpack
+RETURNS  commit <epoch attempts head tree_hash artifact candidate judge judge_epoch> | duplicate <the same>
+         | reject schema lease_reused not_owner ended duplicate_entry judge_failed after_close unknown_run epoch_not_newer already_scored abandoned digest_mismatch backpressure stale_epoch
+]]
+--#include "include/run.lua"
+local a, malformed = begin('run.score_claim', KEYS[7], KEYS[2], {
+  run = 'str', lease_id = 'str', entry = 'str', consumer = 'str',
+})
+if not a then return malformed end
+if not is_entry_id(a.entry) then return refused(reject('schema')) end
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'hole:judge_failed')
+local leases = open_row(KEYS[3], {a.lease_id})
+local function licence()
+  return {
+    epoch = int(run, 'h.epoch'), attempts = int(run, 's.attempts'), head = head_of(run), tree_hash = run.data.tree,
+    artifact = run.data.artifact, candidate = run.data['j.candidate'], judge = run.data['j.judge'],
+    judge_epoch = int(run, 'j.epoch'),
+  }
+end
+if run.data.state == 'scoring' and run.data['s.lease'] == a.lease_id then return again(duplicate(licence())) end
+if leases.data[a.lease_id] then return refused(reject('lease_reused')) end
+if not owns(KEYS[5], 'scorer', a.entry, a.consumer) then return refused(reject('not_owner')) end
+if (run.data.state ~= 'sealed' and run.data.state ~= 'scoring') or histogram.closed(batch) then
+  acknowledge(KEYS[5], 'scorer', a.entry)
+  return refused(reject('ended'))
+end
+if run.data.entry ~= a.entry then
+  acknowledge(KEYS[5], 'scorer', a.entry)
+  return refused(reject('duplicate_entry'))
+end
+if int(run, 's.attempts') >= int(batch, 'max_deliveries') then
+  local desk = open_desk(KEYS[4], 'l:' .. run.data.place)
+  if not make_hole(run, batch, desk, a.run, 'judge_failed', 'every scorer that held it went silent') then
+    return refused()
+  end
+  emit(KEYS[6], a.run)
+  acknowledge(KEYS[5], 'scorer', a.entry)
+  return done(reject('judge_failed'))
+end
+local fence = {epoch = int(run, 'h.epoch') + 1, digest = head_of(run)}
+if not step('histogram.fence', histogram.fence(run, batch, fence), fence) then return refused() end
+put(leases, a.lease_id, a.run)
+put(run, 's.lease', a.lease_id)
+put(run, 'consumer', a.consumer)
+add(run, 's.attempts', 1)
+if run.data.state == 'sealed' then move(run, batch, 'scoring') end
+return done(commit(licence()))

@@ -1,0 +1,37 @@
+--[[ run.score_hole: end a sealed run as a named hole.
+WHY      a judgement that cannot be had is neither a pass nor a fail.
+KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
+         2  batch      evb:{live.0}:b:<batch>:batch              HASH
+         3  desk       evb:{live.0}:b:<batch>:desk:runs          HASH
+         4  scores     evb:{live.0}:b:<batch>:scores             STREAM
+         5  results    evb:{live.0}:b:<batch>:results            STREAM
+         6  review     evb:{live.0}:b:<batch>:review             SET
+         7  history    evb:{live.0}:b:<batch>:history            STREAM
+ARGV     1 envelope    msgpack   2 detail    text
+RETURNS  commit | duplicate
+         | reject schema stale_lease after_close unknown_run abandoned already_scored stale_epoch
+]]
+--#include "include/run.lua"
+local a, malformed = begin('run.score_hole', KEYS[7], KEYS[2], {
+  run = 'str', lease_id = 'str?', gen = 'int', why = 'str',
+})
+if not a then return malformed end
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'hole:' .. a.why)
+local who = a.lease_id or 'operator'
+if ended_by(run, 'score_hole', who) and run.data['h.why'] == a.why then return again(duplicate()) end
+local entitled
+if a.lease_id then
+  entitled = scorer_is_live(run, a)
+else
+  entitled = (run.data.state == 'sealed' or run.data.state == 'scoring') and int(run, 'h.epoch') == a.gen
+end
+if not entitled then return refused(reject('stale_lease')) end
+local desk = open_desk(KEYS[3], 'l:' .. run.data.place)
+if not make_hole(run, batch, desk, a.run, a.why, ARGV[2]) then return refused() end
+
+-- writes
+end_lease(run, 'score_hole', who)
+redis.call('SREM', KEYS[6], a.run)
+emit(KEYS[5], a.run)
+acknowledge(KEYS[4], 'scorer', run.data.entry)
+return done(commit())

@@ -1,0 +1,26 @@
+--[[ run.score_yield: hand a score back at once.
+WHY      a scorer that is told to stop must not make others wait for its lease to run out.
+KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
+         2  batch      evb:{live.0}:b:<batch>:batch              HASH
+         3  scores     evb:{live.0}:b:<batch>:scores             STREAM
+         4  history    evb:{live.0}:b:<batch>:history            STREAM
+ARGV     1 envelope    msgpack
+RETURNS  commit | duplicate | reject schema stale_lease
+]]
+--#include "include/run.lua"
+local a, malformed = begin('run.score_yield', KEYS[4], KEYS[2], {
+  run = 'str', lease_id = 'str', gen = 'int1',
+})
+if not a then return malformed end
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2])
+if ended_by(run, 'score_yield', a.lease_id) then return again(duplicate()) end
+if not scorer_is_live(run, a) then return refused(reject('stale_lease')) end
+
+-- writes
+acknowledge(KEYS[3], 'scorer', run.data.entry)
+put(run, 'entry', emit(KEYS[3], a.run))
+end_lease(run, 'score_yield', a.lease_id)
+drop(run, 's.lease')
+add(run, 's.attempts', -1)
+move(run, batch, 'sealed')
+return done(commit())

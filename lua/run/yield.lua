@@ -1,0 +1,27 @@
+--[[ run.yield: hand a run back at once.
+WHY      a worker that is told to stop must not make others wait for its lease to run out, nor make the run look
+         like poison.
+KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
+         2  batch      evb:{live.0}:b:<batch>:batch              HASH
+         3  runs       evb:{live.0}:b:<batch>:runs               STREAM
+         4  history    evb:{live.0}:b:<batch>:history            STREAM
+ARGV     1 envelope    msgpack
+RETURNS  commit | duplicate | reject schema stale_lease
+]]
+--#include "include/run.lua"
+local a, malformed = begin('run.yield', KEYS[4], KEYS[2], {
+  run = 'str', lease_id = 'str', gen = 'int1',
+})
+if not a then return malformed end
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2])
+if ended_by(run, 'yield', a.lease_id) then return again(duplicate()) end
+if run.data.state ~= 'running' or not transcript.is_live(run, a) then return refused(reject('stale_lease')) end
+step('transcript.fence', transcript.fence(run, a))
+
+-- writes
+acknowledge(KEYS[3], 'worker', run.data.entry)
+put(run, 'entry', emit(KEYS[3], a.run))
+end_lease(run, 'yield', a.lease_id)
+add(run, 'attempts', -1)
+move(run, batch, 'queued')
+return done(commit())

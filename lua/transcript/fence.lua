@@ -1,0 +1,144 @@
+-- transcript: the checks and changes of fence 7, for its own operations and for the pipeline's steps.
+--
+-- Run row:  t.gen    the last generation minted      t.lease  the live lease id; absent when none is live
+--           t.head   head of the chain               t.len    number of events
+--           t.sealed '1' once sealed                 t.i:<seq> an intention: '<gen> <digest>'
+-- leases    lease id → run, for every lease ever granted in the batch
+-- transcript stream: entry <seq>-0 with p payload, h head after it, g generation
+--#include "include/call.lua"
+local transcript = {}
+local EMPTY_HEAD = string.rep('0', 64)
+
+local function head_of(run) return run.data['t.head'] or EMPTY_HEAD end
+
+local function intention(run, seq)
+  local gen, digest = (run.data['t.i:' .. number_text(seq)] or ''):match('^(%d+) (.*)$')
+  if gen then return {gen = tonumber(gen), digest = digest} end
+end
+
+function transcript.unresolved(run)
+  local seqs = {}
+  for field in pairs(run.data) do
+    local seq = field:match('^t%.i:(%d+)$')
+    if seq then seqs[#seqs + 1] = tonumber(seq) end
+  end
+  table.sort(seqs)
+  return seqs
+end
+
+local function standing(run)
+  return {
+    gen = int(run, 't.gen'), head = head_of(run), length = int(run, 't.len'), unresolved = transcript.unresolved(run),
+  }
+end
+
+function transcript.lease(run, leases, a)
+  if run.data['t.sealed'] then return reject('sealed') end
+  if run.data['t.lease'] == a.lease_id then return duplicate(standing(run)) end
+  if leases.data[a.lease_id] then return reject('lease_reused') end
+  add(run, 't.gen', 1)
+  put(run, 't.lease', a.lease_id)
+  put(leases, a.lease_id, a.run)
+  return commit(standing(run))
+end
+
+local function live_gen(run, gen) return run.data['t.lease'] ~= nil and int(run, 't.gen') == gen end
+
+function transcript.is_live(run, a) return live_gen(run, a.gen) and run.data['t.lease'] == a.lease_id end
+
+function transcript.fence(run, a)
+  if not live_gen(run, a.gen) then return reject('stale_gen') end
+  drop(run, 't.lease')
+  return commit()
+end
+
+function transcript.resume(run, a)
+  if not transcript.is_live(run, a) then return reject('stale') end
+  return commit({head = head_of(run), length = int(run, 't.len')})
+end
+
+-- What append, intend and seal ask first. The number is compared before the random id, which tells a late holder
+-- from two holders of one number. The map of leases is read only when something is wrong already.
+function transcript.not_live(run, leases_key, a)
+  if transcript.is_live(run, a) then return nil end
+  local owner = redis.call('HGET', leases_key, a.lease_id)
+  if owner and owner ~= a.run then return reject('run_mismatch') end
+  if not live_gen(run, a.gen) then return reject('stale_gen') end
+  return reject('lease_mismatch')
+end
+
+local function head_at(run, stream_key, seq)
+  if seq == int(run, 't.len') then return head_of(run) end
+  if seq > int(run, 't.len') then return nil end
+  local id = number_text(seq) .. '-0'
+  local found = redis.call('XRANGE', stream_key, id, id)[1]
+  local fields = found and found[2] or {}
+  for i = 1, #fields, 2 do
+    if fields[i] == 'h' then return fields[i + 1] end
+  end
+end
+
+-- `a.head` is head′ as the caller computed it: the server has no SHA-256, and replay computes it again.
+-- The event itself waits in `events` until the whole command is granted.
+function transcript.append(run, leases_key, stream_key, a, events)
+  local stale = transcript.not_live(run, leases_key, a)
+  if stale then return stale end
+  if run.data['t.sealed'] then return reject('sealed') end
+  if a.seq == int(run, 't.len') + 1 then
+    if a.parent ~= head_of(run) then return reject('forged_prefix') end
+  else
+    if head_at(run, stream_key, a.seq) == a.head then return duplicate({head = a.head}) end
+    if a.parent ~= head_of(run) then return reject('forged_prefix') end
+    return reject('seq_gap')
+  end
+  local intended = intention(run, a.seq)
+  if (intended and intended.digest) ~= a.intent then return reject('intent_mismatch') end
+  drop(run, 't.i:' .. number_text(a.seq))
+  put(run, 't.len', a.seq)
+  put(run, 't.head', a.head)
+  events[#events + 1] = {seq = a.seq, payload = a.payload, head = a.head, gen = a.gen}
+  return commit({head = a.head})
+end
+
+function transcript.write_events(stream_key, events)
+  for _, event in ipairs(events) do
+    redis.call('XADD', stream_key, number_text(event.seq) .. '-0',
+      'p', event.payload, 'h', event.head, 'g', number_text(event.gen))
+  end
+end
+
+-- A refused event is kept whole, where a person finds it; nothing reads it back in.
+function transcript.bury(dead_key, d, a)
+  if d.verb ~= 'reject' then return end
+  redis.call('XADD', dead_key, '*', 'reason', d.reason, 'run', a.run, 'lease_id', a.lease_id,
+    'seq', number_text(a.seq), 'payload', a.payload)
+end
+
+function transcript.intend(run, leases_key, a)
+  local stale = transcript.not_live(run, leases_key, a)
+  if stale then return stale end
+  if run.data['t.sealed'] then return reject('sealed') end
+  local intended = intention(run, a.seq)
+  if intended then
+    if intended.gen ~= a.gen then return in_doubt('dangling') end
+    if intended.digest == a.digest then return duplicate() end
+    return reject('intent_conflict')
+  end
+  if a.parent ~= head_of(run) then return reject('forged_prefix') end
+  if a.seq <= int(run, 't.len') then return reject('seq_gap') end
+  put(run, 't.i:' .. number_text(a.seq), number_text(a.gen) .. ' ' .. a.digest)
+  return commit()
+end
+
+function transcript.seal(run, leases_key, a)
+  local stale = transcript.not_live(run, leases_key, a)
+  if stale then return stale end
+  if run.data['t.sealed'] then
+    if a.head == head_of(run) then return duplicate() end
+    return reject('sealed')
+  end
+  if a.head ~= head_of(run) then return reject('forged_prefix') end
+  if #transcript.unresolved(run) > 0 then return in_doubt('unresolved_intent') end
+  put(run, 't.sealed', '1')
+  return commit()
+end

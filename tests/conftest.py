@@ -1,0 +1,45 @@
+"""Servers for tests: `server` for one who needs any, `any_server` to run on each kind that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bus.target import Target
+from tests.servers import Kind, Missing, RealServer, binary, running
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[RealServer]:
+    """One private Valkey for the whole session."""
+    with running(Kind.VALKEY9) as server:
+        yield server
+
+
+@pytest.fixture
+def server(valkey: RealServer) -> Target:
+    """The session's Valkey, emptied."""
+    return _emptied(valkey)
+
+
+@pytest.fixture(scope="session", params=list(Kind))
+def any_real_server(request: pytest.FixtureRequest) -> Iterator[RealServer]:
+    """One server of each kind for the whole session; a kind that is not installed is skipped."""
+    program = binary(request.param)
+    if isinstance(program, Missing):
+        pytest.skip(program.reason)
+    with running(request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def any_server(any_real_server: RealServer) -> Target:
+    """Each kind of server in turn, emptied."""
+    return _emptied(any_real_server)
+
+
+def _emptied(server: RealServer) -> Target:
+    with server.client() as client:
+        client.flushall()
+    return server.target

@@ -1,0 +1,254 @@
+"""What a batch came to: the JSON that scripts read, the screen that people read, and that they agree."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+from rich.console import Console
+
+from bus.errors import ViolationError
+from bus.port import BatchInfo, BatchSpec, BatchStatus, Counters, RunRow, RunState
+from bus.snapshot import Snapshot
+from bus.types import BatchId, Digest, Plane, RunId
+from workers.gate import GateWord
+from workers.outcome import Outcome, Tokens, render
+
+SPEC = BatchSpec(
+    batch=BatchId("repair"),
+    suite="repair",
+    suite_digest=Digest("0" * 64),
+    suite_path="/suite",
+    intended=5,
+    quorum=3,
+    bins=("pass", "fail"),
+    bound=8,
+    max_in_flight=8,
+    max_deliveries=5,
+    lease_ms=10_000,
+    gate={"min_pass_rate": 0.6, "max_holes": 0},
+)
+
+
+def row(run: str, bin_: str = "", *, hole: str = "") -> RunRow:
+    """A run that has ended, in a bin or as a hole."""
+    return RunRow(
+        run=RunId(run),
+        state=RunState.HOLE if hole else RunState.SCORED,
+        gen=1,
+        attempts=1,
+        score_attempts=1,
+        entry="1-0",
+        head="h",
+        length=1,
+        epoch=1,
+        digest=f"art-{run}",
+        bin=bin_,
+        value="1",
+        hole=hole,
+        consumer="w1",
+    )
+
+
+ROWS = (
+    row("d#1", "fail"),
+    row("a#1", "pass"),
+    row("c#1", "pass"),
+    row("b#1", "pass"),
+    row("e#1", hole="poison"),
+)
+
+
+def counters(status: BatchStatus, *, snapshot_id: str | None = None, scored: int = 4) -> Counters:
+    """The batch's own counters, as its hash has them."""
+    return Counters(
+        status=status,
+        intended=5,
+        quorum=3,
+        cursor=5,
+        admitted=5,
+        running=0,
+        sealed=0,
+        scoring=0,
+        scored=scored,
+        holes=1,
+        in_flight=0,
+        bins={"pass": 3, "fail": scored - 3},
+        hole_reasons={"poison": 1, "solver_error": 0},
+        refusals={"stale_lease": 2, "not_owner": 1},
+        review=0,
+        snapshot_id=snapshot_id,
+        spent=1200,
+        durable=1000,
+    )
+
+
+def closed(
+    rows: tuple[RunRow, ...] = ROWS, gate: Mapping[str, float | int] | None = None, quorum: int = 3
+) -> Outcome:
+    """The outcome of the batch of these rows, closed."""
+    spec = replace(SPEC, intended=len(rows), quorum=quorum, gate=SPEC.gate if gate is None else gate)
+    snapshot = Snapshot.from_rows(rows, spec)
+    status = BatchStatus.CLOSED if snapshot.accepted >= quorum else BatchStatus.INCONCLUSIVE
+    name = snapshot.snapshot_id if status is BatchStatus.CLOSED else None
+    return Outcome.of(BatchInfo(spec, status, Plane.LIVE, "i1"), counters(status, snapshot_id=name), snapshot)
+
+
+def still_open(status: BatchStatus = BatchStatus.OPEN) -> Outcome:
+    """The same batch while it runs: all that has ended so far has passed."""
+    return Outcome.of(BatchInfo(SPEC, status, Plane.LIVE, "i1"), counters(status, scored=3), None)
+
+
+def screen(outcome: Outcome, *, terminal: bool = False, width: int = 200) -> str:
+    """What `render` prints."""
+    out = io.StringIO()
+    colours: Literal["standard", "auto"] = "standard" if terminal else "auto"
+    render(outcome, Console(file=out, force_terminal=terminal, width=width, color_system=colours))
+    return out.getvalue()
+
+
+def test_the_json_of_a_closed_batch_is_the_promised_object() -> None:
+    """Every key and every value: scripts are written against them."""
+    outcome = closed()
+    assert outcome.as_json() == {
+        "batch": "repair",
+        "plane": "live",
+        "state": "closed",
+        "snapshot_id": Snapshot.from_rows(ROWS, SPEC).snapshot_id,
+        "intended": 5,
+        "quorum": 3,
+        "accepted": 4,
+        "bins": {"pass": 3, "fail": 1},
+        "pass_rate": 0.75,
+        "interval": [pytest.approx(0.30064, abs=1e-5), pytest.approx(0.95441, abs=1e-5)],
+        "bounds": [0.6, 0.8],
+        "holes": {"poison": 1},
+        "rejects": {"not_owner": 1, "stale_lease": 2},
+        "tokens": {"spent": 1200, "durable": 1000, "orphan": 200, "budget": None},
+        "runs": {"a#1": "pass", "b#1": "pass", "c#1": "pass", "d#1": "fail"},
+        "gate": {"passed": False, "rule": "pass_rate >= 0.6 and holes <= 0"},
+    }
+    assert outcome.gate.why == ("holes are 1, above 0",)
+
+
+def test_two_readers_write_the_same_bytes() -> None:
+    """Rows and counters may come in any order from the server: the file may not depend on it."""
+    one, other = closed().as_json(), closed(tuple(reversed(ROWS))).as_json()
+    assert json.dumps(one) == json.dumps(other)
+
+
+@pytest.mark.parametrize("status", [BatchStatus.OPEN, BatchStatus.DRAINED])
+def test_an_open_batch_has_counts_and_no_rate(status: BatchStatus) -> None:
+    """Three of three have passed so far, and nobody is told 100%."""
+    found = still_open(status).as_json()
+    assert found["state"] == "open"
+    assert (found["pass_rate"], found["interval"], found["bounds"], found["snapshot_id"]) == (None,) * 4
+    assert (found["accepted"], found["bins"], found["runs"]) == (3, {"pass": 3, "fail": 0}, {})
+    assert found["gate"] == {"passed": None, "rule": "pass_rate >= 0.6 and holes <= 0"}
+
+
+def test_below_the_quorum_there_are_verdicts_but_no_rate_and_no_name() -> None:
+    """What was scored is shown, and no number is made of it: the exit code is that of "inconclusive"."""
+    rows = (
+        row("a#1", "pass"),
+        row("b#1", "pass"),
+        row("c#1", hole="poison"),
+        row("d#1", hole="solver_error"),
+    )
+    outcome = closed(rows, gate={})
+    found = outcome.as_json()
+    assert (found["state"], found["snapshot_id"], found["pass_rate"]) == ("inconclusive", None, None)
+    assert found["runs"] == {"a#1": "pass", "b#1": "pass"}
+    assert outcome.gate.exit_code == 3
+
+
+def test_a_closed_batch_without_a_gate_says_so() -> None:
+    """`null` twice: neither passed nor failed, and no rule."""
+    outcome = closed(gate={})
+    assert outcome.as_json()["gate"] == {"passed": None, "rule": None}
+    assert (outcome.gate.word, outcome.gate.exit_code) == (GateWord.NOT_SET, 0)
+
+
+def test_rows_that_do_not_give_the_closed_snapshot_are_a_violation() -> None:
+    """A row was edited after the close (a hand on the server, a bad restore): no number may be shown."""
+    edited = tuple(replace(each, bin="pass") for each in ROWS)
+    info = BatchInfo(SPEC, BatchStatus.CLOSED, Plane.LIVE, "i1")
+    told = counters(BatchStatus.CLOSED, snapshot_id=Snapshot.from_rows(ROWS, SPEC).snapshot_id)
+    with pytest.raises(ViolationError, match=r"batch repair closed as .* but its rows give"):
+        Outcome.of(info, told, Snapshot.from_rows(edited, SPEC))
+
+
+def test_only_an_ended_batch_has_a_snapshot() -> None:
+    """The caller read the rows too early, or not at all: its mistake, told at once."""
+    snapshot = Snapshot.from_rows(ROWS, SPEC)
+    for status, given in ((BatchStatus.OPEN, snapshot), (BatchStatus.CLOSED, None)):
+        with pytest.raises(ValueError, match="only an ended batch has a snapshot"):
+            Outcome.of(BatchInfo(SPEC, status, Plane.LIVE, "i1"), counters(status), given)
+
+
+def test_spent_is_durable_and_orphan() -> None:
+    """What was paid and entered nothing is named, not lost."""
+    assert Tokens(spent=220, durable=200).orphan == 20
+    assert Tokens() == Tokens(0, 0, None)
+
+
+def test_the_screen_shows_every_number_of_the_snapshot() -> None:
+    """Rate, denominator, interval, bounds, bins, holes and refusals by reason, name, and the gate's word."""
+    text = screen(closed())
+    for part in (
+        "closed, 5 runs",
+        "0.7500   3 of 4 scored runs passed",
+        "0.3006 to 0.9544   Wilson, 95%",
+        "0.6000 to 0.8000",
+        "pass 3 · fail 1",
+        "poison 1",
+        "e#1   poison",
+        "not_owner 1 · stale_lease 2",
+        "1,200 spent   200 for nothing that counts",
+        str(closed().snapshot_id),
+        "failed   holes are 1, above 0",
+    ):
+        assert part in text
+    assert "\x1b" not in text
+
+
+def test_the_screen_of_an_open_batch_shows_no_rate() -> None:
+    """The only digits after "pass rate" are counts of runs that have ended."""
+    text = screen(still_open())
+    assert "none   the batch is open: 4 of 5 runs have ended" in text
+    assert "1.0" not in text
+    assert "undecided" in text
+    assert "interval" not in text
+
+
+def test_a_terminal_gets_the_same_words_in_colour() -> None:
+    """Colour says nothing that the words do not."""
+    coloured = screen(closed(), terminal=True)
+    assert "\x1b[1;31mfailed" in coloured
+    plain = "".join(part.split("m", 1)[-1] for part in ("m" + coloured).split("\x1b["))
+    assert plain == screen(closed())
+
+
+def test_a_narrow_terminal_does_not_break_the_name_of_the_snapshot() -> None:
+    """64 digits on 40 columns: it must still be possible to copy them."""
+    assert str(closed().snapshot_id) in screen(closed(), width=40)
+
+
+def test_a_thousand_holes_are_not_a_thousand_lines() -> None:
+    """The first dozen by name, then their number; none is left out of the JSON's counts."""
+    rows = (row("z#1", "pass"), *(row(f"h{n:03}#1", hole="poison") for n in range(1000)))
+    outcome = closed(rows, quorum=1)
+    text = screen(outcome)
+    assert "and 988 more" in text
+    assert text.count("\n") < 30
+    assert outcome.as_json()["holes"] == {"poison": 1000}
+
+
+def test_text_of_a_user_is_not_taken_for_markup() -> None:
+    """A case named `[red]` is a case named `[red]`."""
+    rows = (row("a#1", "pass"), row("[red]x[/]#1", hole="[bold]"))
+    assert "[red]x[/]#1   [bold]" in screen(closed(rows, quorum=1))

@@ -1,0 +1,409 @@
+"""The command line: `evalbus COMMAND …`. Exit codes are those of the design; see `main`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from bus.errors import EvalbusError
+from bus.types import Plane
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from bus.connection import Endpoint
+    from bus.redis_bus import RedisBus
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    name="evalbus",
+    help="Evaluate LLM agents on machines that vanish, and get a pass rate that can be defended.",
+    epilog="Exit codes: 0 the gate passed or none is set · 1 it failed · 2 wrong input · 3 inconclusive or open · "
+    "4 the server cannot be used · 5 an invariant does not hold · 130 interrupted, resumable.",
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+server_app = typer.Typer(help="The private server of this directory.", no_args_is_help=True)
+app.add_typer(server_app, name="server")
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", envvar="EVALBUS_URL", help="redis://, rediss:// or unix:// server; default: a private one."),
+]
+HomeOption = Annotated[
+    Path | None,
+    typer.Option("--home", envvar="EVALBUS_HOME", help="Directory of the private server; default: .evalbus"),
+]
+PlaneOption = Annotated[Plane, typer.Option("--plane", help="Which world to write to.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the result here, whole or not at all.")]
+SuiteCopy = Annotated[
+    Path | None,
+    typer.Option("--suite", help="This machine's copy of the suite; default: where the batch was made."),
+]
+OnlyBatch = Annotated[
+    str | None, typer.Option("--batch", help="Serve this batch and end with it; default: every open one.")
+]
+ConsumerName = Annotated[
+    str | None, typer.Option("--name", help="Consumer name, unique among live processes; default: made up.")
+]
+Slots = Annotated[int | None, typer.Option("--slots", min=1, help="Runs driven at a time; default: the suite's.")]
+Artifacts = Annotated[
+    Path | None, typer.Option("--artifacts", help="Directory that all machines share, for large artifacts.")
+]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@app.command()
+def run(
+    suite: Annotated[Path, typer.Argument(help="Directory with suite.toml or suite.py, or such a file.")],
+    workers: Annotated[int | None, typer.Option(min=0, help="Worker processes; default: one a core.")] = None,
+    scorers: Annotated[int, typer.Option(min=0, help="Scorer processes.")] = 2,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    batch: Annotated[str | None, typer.Option(help="Name; one that exists is resumed. Default: a new one.")] = None,
+    json_file: JsonFile = None,
+    home: HomeOption = None,
+    artifacts: Artifacts = None,
+) -> None:
+    """Run a suite to its closed snapshot, over many processes.
+
+    evalbus run examples/repair --workers 4 --json out.json
+    """
+    from workers.job import JobOptions, run_job  # noqa: PLC0415 - each command imports what it needs
+    from workers.outcome import render  # noqa: PLC0415
+
+    options = JobOptions(
+        suite=suite,
+        workers=_cores() if workers is None else workers,
+        scorers=scorers,
+        url=url,
+        home=home,
+        plane=plane,
+        batch=batch,
+        json_file=json_file,
+        artifacts=artifacts,
+    )
+    _quiet_logs()
+    outcome = _finish(run_job(options))
+    render(outcome, _console())
+    raise typer.Exit(outcome.gate.exit_code)
+
+
+@app.command()
+def status(
+    batch: Annotated[str | None, typer.Argument(help="One batch; default: all.")] = None,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Show what is where: every batch on the server, or one in full.
+
+    evalbus status repair-20260101-120000
+    """
+    from workers.status import show_all, show_one  # noqa: PLC0415
+
+    _quiet_logs()
+
+    async def look(bus: RedisBus) -> None:
+        console = _console()
+        await (show_one(bus, batch, console) if batch else show_all(bus, console))
+
+    _with_bus(look, url, home, plane)
+
+
+@app.command()
+def gate(
+    batch: Annotated[str, typer.Argument(help="The batch to judge.")],
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    json_file: JsonFile = None,
+    home: HomeOption = None,
+) -> None:
+    """Give the verdict on a closed snapshot, by the suite's rules.
+
+    evalbus gate nightly --json verdict.json
+    """
+    import json  # noqa: PLC0415
+
+    from workers.files import check_writable, write_whole  # noqa: PLC0415
+    from workers.job import batch_name, fetch_outcome  # noqa: PLC0415
+    from workers.outcome import Outcome, render  # noqa: PLC0415
+
+    _quiet_logs()
+
+    async def fetch(bus: RedisBus) -> Outcome:
+        return await fetch_outcome(bus, batch_name(batch))
+
+    def check() -> None:
+        if json_file is not None:
+            check_writable(json_file)
+
+    _guard(check)
+    outcome = _with_bus(fetch, url, home, plane)
+    if json_file is not None:
+        text = json.dumps(outcome.as_json(), indent=1, ensure_ascii=False) + "\n"
+        _guard(lambda: write_whole(json_file, text))
+    render(outcome, _console())
+    raise typer.Exit(outcome.gate.exit_code)
+
+
+@app.command()
+def export(
+    batch: Annotated[str, typer.Argument(help="The batch.")],
+    file: Annotated[Path, typer.Argument(help="Where to; '-' is standard output.")],
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Write a batch's history as chained JSON lines.
+
+    evalbus export nightly nightly.jsonl
+    """
+    from workers.exporting import export_batch  # noqa: PLC0415
+    from workers.job import batch_name  # noqa: PLC0415
+
+    _quiet_logs()
+    written = _with_bus(lambda bus: export_batch(bus, batch_name(batch), file), url, home, plane)
+    print(f"{written} lines of history in {file}", file=sys.stderr)
+
+
+def _role(role: str, **options: Any) -> None:  # noqa: ANN401 - typer has checked each
+    from workers import logs  # noqa: PLC0415
+    from workers.job import batch_name  # noqa: PLC0415
+    from workers.role import run_role  # noqa: PLC0415
+    from workers.role_options import Role, RoleOptions  # noqa: PLC0415
+
+    def text(value: object) -> str | None:
+        return None if value is None else str(value)
+
+    def start() -> RoleOptions:
+        logs.configure(role=role)
+        batch = options["batch"]
+        return RoleOptions(
+            role=Role(role),
+            url=options["url"],
+            home=text(options["home"]),
+            plane=options["plane"],
+            suite=text(options["suite"]),
+            batch=None if batch is None else batch_name(batch),
+            name=options["name"],
+            slots=options.get("slots"),
+            artifacts=text(options.get("artifacts")),
+        )
+
+    _finish(run_role(_guard(start)))
+
+
+@app.command()
+def planner(
+    url: Url = None,
+    suite: SuiteCopy = None,
+    batch: OnlyBatch = None,
+    plane: PlaneOption = Plane.LIVE,
+    name: ConsumerName = None,
+    home: HomeOption = None,
+) -> None:
+    """Plan until told to stop: admit runs, find lost ones, close batches.
+
+    evalbus planner --url redis://queue:6379 --suite /suite
+    """
+    _role("planner", url=url, suite=suite, batch=batch, plane=plane, name=name, home=home)
+
+
+@app.command()
+def worker(
+    url: Url = None,
+    suite: SuiteCopy = None,
+    batch: OnlyBatch = None,
+    plane: PlaneOption = Plane.LIVE,
+    name: ConsumerName = None,
+    slots: Slots = None,
+    home: HomeOption = None,
+    artifacts: Artifacts = None,
+) -> None:
+    """Work until told to stop: hold leases, drive the solver, seal runs.
+
+    evalbus worker --url redis://queue:6379 --suite /suite
+    """
+    _role(
+        "worker", url=url, suite=suite, batch=batch, plane=plane, name=name, slots=slots, home=home,
+        artifacts=artifacts,
+    )  # fmt: skip
+
+
+@app.command()
+def scorer(
+    url: Url = None,
+    suite: SuiteCopy = None,
+    batch: OnlyBatch = None,
+    plane: PlaneOption = Plane.LIVE,
+    name: ConsumerName = None,
+    slots: Slots = None,
+    home: HomeOption = None,
+    artifacts: Artifacts = None,
+) -> None:
+    """Score until told to stop: judge sealed runs.
+
+    evalbus scorer --url redis://queue:6379 --suite /suite
+    """
+    _role(
+        "scorer", url=url, suite=suite, batch=batch, plane=plane, name=name, slots=slots, home=home,
+        artifacts=artifacts,
+    )  # fmt: skip
+
+
+@app.command()
+def conform(
+    files: Annotated[list[Path], typer.Argument(help="Vector files, or directories of them.")],
+    url: Url = None,
+    home: HomeOption = None,
+) -> None:
+    """Play conformance vectors through the scripts on a live server and through the reference models.
+
+    evalbus conform tests/vectors
+    """
+    from bus.conform import conform_files  # noqa: PLC0415
+
+    _quiet_logs()
+
+    async def play(endpoint: Endpoint) -> bool:
+        return await conform_files(files, endpoint, print)
+
+    if not _with_endpoint(play, url, home):
+        raise typer.Exit(5)
+
+
+@app.command()
+def bench(
+    runs: Annotated[int, typer.Option(min=100, help="No-op runs a measurement.")] = 2_000,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="Alternating measurements; the median is quoted.")] = 3,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure no-op runs through all three groups, against a bare loop on the same server.
+
+    evalbus bench --runs 2000
+    """
+    from workers.bench import run_bench  # noqa: PLC0415
+
+    _quiet_logs()
+    _finish(run_bench(runs, workers, rounds, json_file, _console()))
+
+
+@server_app.command("start")
+def server_start(home: HomeOption = None) -> None:
+    """Start it, and keep it up without users until `stop`."""
+    from bus.home import home_directory  # noqa: PLC0415
+    from bus.server import start_pinned  # noqa: PLC0415
+    from workers.status import show_server  # noqa: PLC0415
+
+    _guard(lambda: show_server(start_pinned(home_directory(home)), _console()))
+
+
+@server_app.command("stop")
+def server_stop(home: HomeOption = None) -> None:
+    """Stop it; its data stay."""
+    from bus.home import home_directory  # noqa: PLC0415
+    from bus.server import stop  # noqa: PLC0415
+    from workers.status import show_server  # noqa: PLC0415
+
+    _guard(lambda: show_server(stop(home_directory(home)), _console()))
+
+
+@server_app.command("status")
+def server_status(home: HomeOption = None) -> None:
+    """Say whether it runs, and on what data."""
+    from bus.home import home_directory  # noqa: PLC0415
+    from bus.server import status as look  # noqa: PLC0415
+    from workers.status import show_server  # noqa: PLC0415
+
+    _guard(lambda: show_server(look(home_directory(home)), _console()))
+
+
+# --- what the commands share -----------------------------------------------------------------------------
+
+
+def _console() -> Console:
+    from rich.console import Console  # noqa: PLC0415 - a tenth of a second that `--help` need not pay
+
+    return Console(highlight=False)
+
+
+def _quiet_logs() -> None:
+    from workers import logs  # noqa: PLC0415
+
+    _guard(lambda: logs.configure("error"))
+
+
+def _with_endpoint(use: Callable[[Endpoint], Coroutine[Any, Any, T]], url: str | None, home: Path | None) -> T:
+    from bus.connection import Endpoint, check_fit  # noqa: PLC0415
+    from bus.home import home_directory  # noqa: PLC0415
+
+    async def go() -> T:
+        endpoint = await asyncio.to_thread(Endpoint.from_options, url, home_directory(home))
+        try:
+            await check_fit(endpoint.target)
+            return await use(endpoint)
+        finally:
+            await endpoint.aclose()
+
+    return _finish(go())
+
+
+def _with_bus(use: Callable[[RedisBus], Coroutine[Any, Any, T]], url: str | None, home: Path | None, plane: Plane) -> T:
+    from bus.redis_bus import RedisBus  # noqa: PLC0415
+    from workers.runtime import SystemRuntime  # noqa: PLC0415
+
+    async def go(endpoint: Endpoint) -> T:
+        bus = RedisBus(endpoint, SystemRuntime(), plane=plane, patience=5.0)
+        try:
+            return await use(bus)
+        finally:
+            await bus.aclose()
+
+    return _with_endpoint(go, url, home)
+
+
+def _finish(job: Coroutine[Any, Any, T]) -> T:
+    return _guard(lambda: asyncio.run(job))
+
+
+def _guard(action: Callable[[], T]) -> T:
+    """Run; turn what a user may see into one line and an exit code."""
+    from workers.interrupt import Interrupted  # noqa: PLC0415
+
+    try:
+        return action()
+    except Interrupted as stop:
+        print(f"evalbus: {stop}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    except KeyboardInterrupt:
+        print("evalbus: interrupted", file=sys.stderr)
+        raise typer.Exit(130) from None
+    except EvalbusError as error:
+        print(f"evalbus: {error}", file=sys.stderr)
+        raise typer.Exit(error.exit_code) from None
+    except BrokenPipeError:  # the reader of our output has left
+        sys.stderr.close()
+        raise typer.Exit(0) from None
+
+
+def main() -> None:
+    """The entry point."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

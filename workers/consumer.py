@@ -1,0 +1,213 @@
+"""What worker and scorer share: take entries into free slots, keep alive what is held, let go what was fenced.
+
+read:   own pending entries first (at the start, and after each lost connection: an answer may have been lost on
+        the way, and its entries are ours); then new ones; each fifth of a lease time those of silent consumers.
+hold:   no prefetch beyond the free slots. Every entry in memory is renewed each third of a lease time, those that
+        wait to be claimed too.
+fenced: a beat that is refused cancels the task that held the lease. CancelledError is no Exception, so a solver
+        does not swallow it by accident; and everything that it still says is refused by the scripts anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from bus.errors import EvalbusError
+from bus.port import Bus, Entry, Group, Held, Ref, Runtime
+from bus.types import BatchId, ConsumerId, EntryId, LeaseId
+from workers.catalogue import Catalogue, Served
+
+__all__ = ["Consumer", "Handler", "Lease"]
+
+log = structlog.get_logger("evalbus.consumer")
+
+_BLOCK_MS = 500  # how long one read waits; also how soon a stop or a new batch is noticed
+_LOOK_EVERY = 1.0  # seconds between two looks at the registry of batches
+_OWN_AT_ONCE = 1_000  # own pending entries asked for at once; more than any number of slots
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """One entry in hand, and the lease that was minted for it."""
+
+    entry: Entry
+    ref: Ref | None = None
+    task: asyncio.Task[None] | None = None
+    fenced: bool = False
+    ending: bool = False
+    """The script that ends the lease is under way: beats leave it out, or they would report its end as a loss."""
+
+    def let_go(self) -> None:
+        """Drop everything: the lease is somebody else's now."""
+        self.fenced = True
+        if self.task is not None:
+            self.task.cancel()
+
+
+class Handler(Protocol):
+    """What a role does with one entry."""
+
+    async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> None:
+        """Claim the entry under `lease_id`, set `lease.ref`, and drive it to its end."""
+
+    async def give_back(self, lease: Lease) -> None:
+        """Hand back what the lease still holds; called when its task was cancelled by a stop."""
+
+
+class Consumer:
+    """See the module's text. One per process and group."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        runtime: Runtime,
+        group: Group,
+        name: ConsumerId,
+        catalogue: Catalogue,
+        handler: Handler,
+        slots: int | None = None,
+    ) -> None:
+        """`slots`: how many entries are driven at a time; by default what the served suites say."""
+        self._bus, self._runtime, self._group, self._name = bus, runtime, group, name
+        self._catalogue, self._handler, self._given_slots = catalogue, handler, slots
+        self._holding: dict[tuple[BatchId, EntryId], Lease] = {}
+        self._stopping = asyncio.Event()
+        self._freed = asyncio.Event()
+        self._seen_connections = -1
+        self._next_idle_scan = 0.0
+        self._failure: EvalbusError | None = None
+
+    def stop(self) -> None:
+        """Take nothing new and hand back what is held."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Serve until stopped, or until the one batch that was asked for has ended. Raises EvalbusError."""
+        beat = asyncio.create_task(self._beat_for_ever())
+        try:
+            await self._serve()
+        finally:
+            await self._let_go()
+            beat.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beat
+        if self._failure is not None:
+            raise self._failure
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        served: list[Served] = []
+        looked = float("-inf")
+        while not self._stopping.is_set() and self._failure is None:
+            if self._runtime.now() - looked >= _LOOK_EVERY:
+                looked = self._runtime.now()
+                served = await self._catalogue.open_batches()
+                if not served and await self._catalogue.ended():
+                    return
+            free = self._slots(served) - len(self._holding)
+            if not served:
+                await self._pause(_BLOCK_MS / 1000)
+            elif free <= 0:
+                await self._wait_for_a_slot()
+            else:
+                for entry in await self._next(served, free):
+                    self._start(entry)
+
+    def _slots(self, served: Sequence[Served]) -> int:
+        return self._given_slots or max((one.suite.concurrency for one in served), default=1)
+
+    async def _next(self, served: Sequence[Served], free: int) -> list[Entry]:
+        batches = [one.batch for one in served]
+        lease = min(one.lease for one in served)
+        if self._bus.connections != self._seen_connections:
+            own = await self._bus.own_pending(self._group, self._name, batches, _OWN_AT_ONCE)
+            unknown = self._unknown(own)
+            if len(unknown) <= free:
+                self._seen_connections = self._bus.connections
+            if unknown:
+                return unknown[:free]
+        if self._runtime.now() >= self._next_idle_scan:
+            self._next_idle_scan = self._runtime.now() + lease / 5 * (0.75 + 0.5 * self._runtime.jitter())
+            idle = await self._bus.take_idle(self._group, self._name, batches, free, int(lease * 1000))
+            if unknown := self._unknown(idle):
+                log.info("entries.taken", group=self._group.value, count=len(unknown))
+                return unknown
+        block_ms = min(_BLOCK_MS, max(10, int((self._next_idle_scan - self._runtime.now()) * 1000)))
+        return self._unknown(await self._bus.read(self._group, self._name, batches, free, block_ms))
+
+    def _unknown(self, entries: Sequence[Entry]) -> list[Entry]:
+        return [entry for entry in entries if (entry.batch, entry.id) not in self._holding]
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+
+    async def _wait_for_a_slot(self) -> None:
+        self._freed.clear()
+        waits = {asyncio.create_task(self._freed.wait()), asyncio.create_task(self._stopping.wait())}
+        _, rest = await asyncio.wait(waits, timeout=_LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED)
+        for task in rest:
+            task.cancel()
+
+    # --- holding -----------------------------------------------------------------------------------------
+
+    def _start(self, entry: Entry) -> None:
+        lease = Lease(entry)
+        self._holding[entry.batch, entry.id] = lease
+        lease.task = asyncio.create_task(self._drive(lease))
+
+    async def _drive(self, lease: Lease) -> None:
+        entry = lease.entry
+        try:
+            if not entry.run:
+                await self._bus.dead_letter(entry, self._name, "unreadable")
+                return
+            await self._handler.handle(lease, self._catalogue.of(entry.batch), LeaseId(self._runtime.token()))
+        except asyncio.CancelledError:
+            if not lease.fenced:
+                await self._handler.give_back(lease)
+        except EvalbusError as error:
+            log.error("role.failed", batch=entry.batch, run=entry.run, why=str(error))
+            self._failure = self._failure or error
+        except Exception:
+            # Not the solver's and not the scorer's doing: those are holes. The entry stays pending, so that another
+            # machine may fare better; if none does, it ends as poison.
+            log.exception("handler.broke", batch=entry.batch, run=entry.run)
+        finally:
+            self._holding.pop((entry.batch, entry.id), None)
+            self._freed.set()
+
+    async def _beat_for_ever(self) -> None:
+        while True:
+            leases = [self._catalogue.of(held.entry.batch).lease for held in self._holding.values()]
+            await self._runtime.sleep(min(leases, default=3.0) / 3)
+            try:
+                await self._beat()
+            except EvalbusError as error:
+                self._failure = self._failure or error
+
+    async def _beat(self) -> None:
+        holding = list(self._holding.values())
+        if not holding:
+            return
+        leased = [lease for lease in holding if lease.ref is not None and not lease.ending]
+        refs = [lease.ref for lease in leased if lease.ref is not None]
+        waiting = [lease.entry for lease in holding if lease.ref is None]
+        decisions = await self._bus.heartbeat(self._group, self._name, Held(refs, waiting))
+        for lease, ref, decision in zip(leased, refs, decisions, strict=True):
+            if not decision.applied and lease.ref is ref and not lease.ending:
+                lease.let_go()
+                log.warning("lease.fenced", batch=ref.batch, run=ref.run, gen=ref.gen, why=decision.reason)
+
+    async def _let_go(self) -> None:
+        tasks = [lease.task for lease in self._holding.values() if lease.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,201 @@
+"""The suite object: what a suite file declares, and, once it is loaded, where it lies and which cases it has.
+
+A Python suite makes one (`suite = Suite(...)`), a TOML file is read into one; `workers.suite.load_suite` binds
+it to its directory. Before that, `cases`, `digest` and all that follows from them are not there to be asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, PlainValidator, PrivateAttr
+
+from bus.types import Digest, RunId
+from workers.cases import Case
+from workers.quantities import share_of
+from workers.tables import (
+    Count,
+    GateTable,
+    JudgeTable,
+    LimitsTable,
+    ScorerTable,
+    Seconds,
+    SolverTable,
+    Table,
+    Text,
+    WorkspaceTable,
+)
+
+__all__ = ["Place", "Suite"]
+
+
+def _name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
+        raise ValueError(f"{name!r} is not a name (letters, digits, '.', '_' and '-', at most 100)")
+    return name
+
+
+def _bins(bins: tuple[str, ...]) -> tuple[str, ...]:
+    for each in bins:
+        _name(each)
+    if len(bins) < 2 or len(set(bins)) < len(bins):  # noqa: PLR2004
+        raise ValueError("two or more different bins are needed, the first is the one that passes")
+    return bins
+
+
+def _quorum(written: object) -> int | str:
+    if isinstance(written, str):
+        share_of(written, 1)
+        return written
+    if isinstance(written, int) and not isinstance(written, bool) and written >= 1:
+        return written
+    raise ValueError(f'{written!r} is not a quorum (write a number of runs, at least 1, or "50%")')
+
+
+def _lease(seconds: float) -> float:
+    if not 0.1 <= seconds <= 3600:  # noqa: PLR2004
+        raise ValueError(f"{seconds:g} s is not a lease time (from 100ms to 1h)")
+    return seconds
+
+
+def _cases(written: object) -> str | tuple[Mapping[str, object], ...]:
+    if isinstance(written, str) and written:
+        return written
+    if isinstance(written, list | tuple):
+        tables = tuple(asdict(case) if isinstance(case, Case) else case for case in written)
+        if all(isinstance(table, Mapping) for table in tables):
+            return tables
+    raise ValueError("must name a file inside the suite directory, or be a list of tables")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What loading adds to a declaration."""
+
+    root: Path
+    source: Path
+    cases: tuple[Case, ...]
+    digest: Digest
+    by_id: Mapping[str, Case]
+
+
+class Suite(Table):
+    """A suite. Durations are in seconds; see the tables for theirs."""
+
+    name: Annotated[str, AfterValidator(_name)] | None = None
+    """None until it is loaded: then at least the directory's name."""
+    declared_cases: Annotated[str | tuple[Mapping[str, object], ...], PlainValidator(_cases)] = Field(alias="cases")
+    trials: Count = 1
+    """Runs of each case."""
+    quorum: Annotated[int | str, PlainValidator(_quorum)] = "50%"
+    """Runs that must be scored for the batch to have a number: a count, or a share of all."""
+    bins: Annotated[tuple[str, ...], AfterValidator(_bins)] = ("pass", "fail")
+    """What a score can be. The first passes; a scorer's plain False is the second."""
+    bound: Count = 64
+    """Runs admitted and not yet ended, at most."""
+    max_in_flight: Count = 256
+    """Sealed runs being scored at once, at most."""
+    concurrency: Count = 1
+    """Runs that one worker process drives at a time."""
+    lease: Annotated[Seconds, AfterValidator(_lease)] = 10.0
+    """Silence after which a holder is suspected."""
+    max_deliveries: Count = 5
+    """Attempts at a run; then it is the hole `poison`."""
+    timeout: Seconds = 60.0
+    """Wall time of one run's solver; then it is the hole `solver_timeout`."""
+    ignore: tuple[Text, ...] = ()
+    """Patterns of files in the directory that are no part of the suite, nor of its digest."""
+    solver: SolverTable
+    workspace: WorkspaceTable | None = None
+    """None: a run works in an empty directory, of which nothing is sealed."""
+    scorer: ScorerTable
+    limits: LimitsTable = LimitsTable()
+    judging: JudgeTable = Field(JudgeTable(), alias="judge")
+    gate: GateTable = GateTable()
+
+    _place: Place | None = PrivateAttr(None)
+
+    def at(self, place: Place) -> Suite:
+        """This declaration, bound to where it lies."""
+        bound = self.model_copy(update={"name": self.name or _name_of(place.root)})
+        bound._place = place
+        return bound
+
+    @property
+    def place(self) -> Place:
+        """Where it lies. Raises `RuntimeError` on a declaration that nobody loaded."""
+        if self._place is None:
+            raise RuntimeError("this suite was declared but not loaded: use load_suite")
+        return self._place
+
+    @property
+    def root(self) -> Path:
+        """Its directory, absolute, links resolved."""
+        return self.place.root
+
+    @property
+    def source(self) -> Path:
+        """Its file, as it was named: for messages."""
+        return self.place.source
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Its cases, in the order of the data."""
+        return self.place.cases
+
+    @property
+    def digest(self) -> Digest:
+        """What it is known by: the same for the same files and the same declaration, wherever it lies."""
+        return self.place.digest
+
+    @property
+    def intended(self) -> int:
+        """Runs in all: the denominator."""
+        return len(self.cases) * self.trials
+
+    @property
+    def quorum_runs(self) -> int:
+        """The quorum as a number of runs, at least 1."""
+        return self.quorum if isinstance(self.quorum, int) else share_of(self.quorum, self.intended)
+
+    @property
+    def candidate(self) -> str:
+        """What binds a score to the candidate: an opaque name for all that makes its answers."""
+        return self._binding(self.solver, self.workspace, self.limits)
+
+    @property
+    def judge(self) -> str:
+        """What binds a score to the judge: an opaque name for all that makes its verdicts."""
+        return self._binding(self.scorer, self.limits)
+
+    def run_ids(self) -> list[RunId]:
+        """Every run, `<case>#<trial>`: the trials of the first case, then of the next."""
+        return [RunId(f"{case.id}#{trial}") for case in self.cases for trial in range(1, self.trials + 1)]
+
+    def case_of(self, run: RunId) -> Case:
+        """The case of a run. Raises `KeyError` for a run that the suite does not have."""
+        case = self.place.by_id[run.rpartition("#")[0]]
+        self.trial_of(run)
+        return case
+
+    def trial_of(self, run: RunId) -> int:
+        """The trial of a run, from 1. Raises `KeyError` for a run that the suite does not have."""
+        trial = run.rpartition("#")[2]
+        if not re.fullmatch(r"[1-9][0-9]{0,15}", trial) or int(trial) > self.trials:
+            raise KeyError(run)
+        return int(trial)
+
+    def _binding(self, *tables: Table | None) -> str:
+        told = [table and table.model_dump(mode="json", exclude_unset=True) for table in tables]
+        return hashlib.sha256(json.dumps([self.digest, *told], sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _name_of(directory: Path) -> str:
+    """A name made of a directory's, whatever characters that has."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", directory.name)[:100].strip("-") or "suite"

@@ -1,0 +1,240 @@
+"""The main job, `evalbus run`: declare or resume a batch, run a fleet until it has closed, say what came of it.
+
+Nothing of it is kept here. The batch is in the server; whoever runs the same command with the same batch name goes on
+where it stands, and after the close is told the closed result and spends nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bus.connection import Endpoint, check_fit
+from bus.errors import InputError, ServerError
+from bus.home import home_directory
+from bus.port import BatchSpec, BatchStatus
+from bus.redis_bus import RedisBus
+from bus.snapshot import Snapshot
+from bus.types import BatchId, Plane
+from workers.files import check_writable, write_whole
+from workers.fleet import Fleet
+from workers.interrupt import Interrupted
+from workers.outcome import Outcome
+from workers.progress import Progress
+from workers.role_options import Role, RoleOptions
+from workers.runtime import SystemRuntime
+from workers.suite import Suite, load_suite
+
+__all__ = ["JobOptions", "batch_name", "fetch_outcome", "no_such_batch", "run_job"]
+
+_LOOK_EVERY = 0.2  # seconds between two looks at the batch's counters
+_LONGEST_NAME = 200
+_NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What the command line was given."""
+
+    suite: Path
+    workers: int
+    scorers: int
+    url: str | None
+    home: Path | None
+    plane: Plane
+    batch: str | None
+    json_file: Path | None
+    artifacts: Path | None
+
+
+def batch_name(text: str) -> BatchId:
+    """A name that can stand in a key. Raises InputError."""
+    if not text or len(text) > _LONGEST_NAME or not set(text) <= _NAME_LETTERS:
+        raise InputError(
+            f"{text!r} cannot name a batch", remedy=f"letters, digits, '.', '_' and '-', at most {_LONGEST_NAME}"
+        )
+    return BatchId(text)
+
+
+def spec_of(suite: Suite, batch: BatchId) -> BatchSpec:
+    """What a batch of this suite declares."""
+    return BatchSpec(
+        batch=batch,
+        suite=suite.name or "",
+        suite_digest=suite.digest,
+        suite_path=str(suite.root / suite.source.name),
+        intended=suite.intended,
+        quorum=suite.quorum_runs,
+        bins=tuple(suite.bins),
+        bound=suite.bound,
+        max_in_flight=suite.max_in_flight,
+        max_deliveries=suite.max_deliveries,
+        lease_ms=round(suite.lease * 1000),
+        judge_policy=suite.judging.policy,
+        replay_budget=suite.judging.replay_budget,
+        gate=suite.gate.rules,
+        candidate=suite.candidate,
+        judge=suite.judge,
+    )
+
+
+async def fetch_outcome(bus: RedisBus, batch: BatchId) -> Outcome:
+    """What a batch is now; for an ended one the snapshot is computed again from the rows."""
+    info = await bus.info(batch)
+    if info is None:
+        raise InputError(await no_such_batch(bus, batch))
+    counters = await bus.counters(batch)
+    if not counters.status.ended:
+        return Outcome.of(info, counters, None)
+    rows = await bus.rows(batch, await bus.run_ids(batch))
+    return Outcome.of(info, counters, Snapshot.from_rows(rows, info.spec))
+
+
+async def no_such_batch(bus: RedisBus, batch: str) -> str:
+    """The one line for a batch that is not there, with the nearest names."""
+    import difflib  # noqa: PLC0415 - only a wrong name needs it
+
+    known = [str(name) for name in await bus.all_batches()]
+    near = difflib.get_close_matches(batch, known, n=3, cutoff=0.4)
+    hint = f"; did you mean {', '.join(near)}?" if near else "; there are none" if not known else ""
+    return f"no batch {batch!r} on this server{hint}"
+
+
+async def run_job(options: JobOptions) -> Outcome:
+    """Run a suite to its closed snapshot. Raises EvalbusError, Interrupted."""
+    if options.json_file is not None:
+        check_writable(options.json_file)
+    suite = await asyncio.to_thread(load_suite, options.suite)
+    home = home_directory(options.home)
+    name = batch_name(options.batch) if options.batch else None
+    endpoint = await asyncio.to_thread(Endpoint.from_options, options.url, home)
+    try:
+        facts = await check_fit(endpoint.target)
+        for warning in facts.warnings:
+            print(f"evalbus: warning: {warning}", file=sys.stderr)
+        for notice in endpoint.embedded.notices() if endpoint.embedded else []:
+            print(f"evalbus: {notice}", file=sys.stderr)
+        bus = RedisBus(endpoint, SystemRuntime(), plane=options.plane, lease=suite.lease)
+        try:
+            name = name or await _fresh_name(bus, suite)
+            outcome = await _run_batch(options, bus, suite, name, home, endpoint)
+        finally:
+            await bus.aclose()
+    finally:
+        await endpoint.aclose()
+    if options.json_file is not None:
+        write_whole(options.json_file, json.dumps(outcome.as_json(), indent=1, ensure_ascii=False) + "\n")
+    return outcome
+
+
+async def _fresh_name(bus: RedisBus, suite: Suite) -> BatchId:
+    taken = await bus.all_batches()
+    base = f"{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    names = [base, *(f"{base}.{number}" for number in range(2, 1_000))]
+    return batch_name(next(name for name in names if name not in taken))
+
+
+async def _run_batch(
+    options: JobOptions, bus: RedisBus, suite: Suite, name: BatchId, home: Path, endpoint: Endpoint
+) -> Outcome:
+    decision = await bus.create(spec_of(suite, name))
+    if not decision.applied:
+        info = await bus.info(name)
+        there = info.spec.suite_digest[:12] if info else "?"
+        raise InputError(
+            f"batch {name!r} exists and was made from another suite, or another state of it: "
+            f"{there} there, {suite.digest[:12]} here",
+            remedy="choose another --batch, or restore the suite",
+        )
+    outcome = await fetch_outcome(bus, name)
+    if outcome.status.ended:
+        return outcome
+    fleet = Fleet(home / "logs" / name)
+    fleet.start(_roles(options, name, home))
+    with _on_signals() as told, Progress(f"{suite.name} · {name}") as progress:
+        try:
+            await _watch(bus, name, fleet, progress, told)
+        except ServerError as error:
+            raise ServerError(f"{error}; {_resume(options, name)}") from error
+        finally:
+            await fleet.stop()
+    if told.is_set() and not (await bus.counters(name)).status.ended:
+        raise Interrupted(f"interrupted; batch {name} is open; {_resume(options, name)}")
+    return await fetch_outcome(bus, name)
+
+
+def _resume(options: JobOptions, name: BatchId) -> str:
+    words = ["evalbus run", str(options.suite), "--batch", name]
+    words += ["--plane", options.plane.value] if options.plane is not Plane.LIVE else []
+    words += ["--url URL"] if options.url else []
+    return f"resume with: {' '.join(words)}"
+
+
+def _roles(options: JobOptions, name: BatchId, home: Path) -> list[RoleOptions]:
+    place = f"{os.uname().nodename}-{os.getpid()}"
+
+    def members(role: Role, count: int) -> list[RoleOptions]:
+        return [
+            RoleOptions(
+                role=role,
+                url=options.url,
+                home=str(home),
+                plane=options.plane,
+                suite=str(options.suite.resolve()),
+                batch=name,
+                name=f"{role}-{place}-{number}",
+                artifacts=str(options.artifacts) if options.artifacts else None,
+                check=False,
+            )
+            for number in range(1, count + 1)
+        ]
+
+    return [
+        *members(Role.PLANNER, 1),
+        *members(Role.WORKER, options.workers),
+        *members(Role.SCORER, options.scorers),
+    ]
+
+
+async def _watch(bus: RedisBus, name: BatchId, fleet: Fleet, progress: Progress, told: asyncio.Event) -> None:
+    """Show the batch until it has ended, the user stops it, or a process says that it cannot go on."""
+    loop = asyncio.get_running_loop()
+    failed = asyncio.create_task(fleet.failed())
+    try:
+        while not told.is_set():
+            counters = await bus.counters(name)
+            progress.update(counters, fleet.alive(Role.WORKER), fleet.alive(Role.SCORER), loop.time())
+            while fleet.restarts:
+                progress.note(fleet.restarts.popleft())
+            if counters.status in (BatchStatus.CLOSED, BatchStatus.INCONCLUSIVE):
+                return
+            stop = asyncio.create_task(told.wait())
+            await asyncio.wait({failed, stop}, timeout=_LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED)
+            stop.cancel()
+            if failed.done():
+                failed.result()
+    finally:
+        failed.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await failed
+
+
+@contextlib.contextmanager
+def _on_signals() -> Iterator[asyncio.Event]:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    try:
+        yield told
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,255 @@
+"""What a batch came to: the one object behind the closing screen, `--json`, and the gate.
+
+Every number of a closed batch is derived from its snapshot, which is computed again from the rows each time
+that somebody looks, and must have the name under which the batch was closed. An open batch has counts, but no
+pass rate: a share of "what happens to be finished" favours the fast runs, and moves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bus.errors import ViolationError
+from bus.port import BatchInfo, BatchStatus, Counters
+from bus.snapshot import Snapshot
+from bus.types import BatchId, Plane, RunId
+from workers import numbers
+from workers.gate import GateRules, GateVerdict, GateWord, judge_gate
+from workers.numbers import Interval
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Outcome", "Tokens", "render"]
+
+_MANY_HOLES = 12
+"""So many holes are named one by one on the screen; `--json` and the export have them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a batch spent. `spent = durable + orphan`; `budget` is None when the suite sets none."""
+
+    spent: int = 0
+    durable: int = 0
+    budget: int | None = None
+
+    @property
+    def orphan(self) -> int:
+        """Paid for, and not part of any accepted result."""
+        return self.spent - self.durable
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A batch at one moment. Counts are facts; rate, interval and bounds derive from a closed set only."""
+
+    batch: BatchId
+    plane: Plane
+    status: BatchStatus
+    snapshot_id: str | None
+    """None until the batch has closed, and for one that ended below its quorum."""
+    intended: int
+    quorum: int
+    accepted: int
+    bins: Mapping[str, int]
+    """In the order in which the suite declares them: the first is the one that passes."""
+    holes: Mapping[str, int]
+    """Reason to count."""
+    hole_runs: Mapping[RunId, str]
+    """Run to reason; empty while the batch is open."""
+    rejects: Mapping[str, int]
+    """Refusals by reason. They depend on who was late, so they stand beside the snapshot and not in it."""
+    runs: Mapping[RunId, str]
+    """Scored run to its bin, sorted by run; empty while the batch is open."""
+    tokens: Tokens
+    rules: GateRules
+
+    @classmethod
+    def of(cls, info: BatchInfo, counters: Counters, snapshot: Snapshot | None) -> Outcome:
+        """Put together what the bus tells. `snapshot` is needed if and only if the batch has ended.
+
+        Raises `ViolationError` when the rows do not give the snapshot under which the batch was closed: then
+        nothing that could be shown would be true.
+        """
+        spec, status = info.spec, counters.status
+        if (snapshot is not None) != status.ended:
+            raise ValueError(f"batch {spec.batch} is {status}: only an ended batch has a snapshot")
+        name = snapshot.snapshot_id if snapshot is not None and status is BatchStatus.CLOSED else None
+        if name is not None and name != counters.snapshot_id:
+            raise ViolationError(
+                f"batch {spec.batch} closed as {counters.snapshot_id}, but its rows give {name}"
+            )
+        tokens = Tokens(counters.spent, counters.durable)
+        rules = GateRules.from_mapping(spec.gate)
+        if snapshot is None:
+            return cls(
+                batch=spec.batch,
+                plane=info.plane,
+                status=status,
+                snapshot_id=None,
+                intended=counters.intended,
+                quorum=counters.quorum,
+                accepted=counters.scored,
+                bins={name: counters.bins.get(name, 0) for name in spec.bins},
+                holes=_by_name(counters.hole_reasons),
+                hole_runs={},
+                rejects=_by_name(counters.refusals),
+                runs={},
+                tokens=tokens,
+                rules=rules,
+            )
+        return cls(
+            batch=spec.batch,
+            plane=info.plane,
+            status=status,
+            snapshot_id=name,
+            intended=snapshot.intended,
+            quorum=snapshot.quorum,
+            accepted=snapshot.accepted,
+            bins=snapshot.bins,
+            holes=_by_name(Counter(snapshot.holes.values())),
+            hole_runs=snapshot.holes,
+            rejects=_by_name(counters.refusals),
+            runs={row.run: row.bin for row in snapshot.rows},
+            tokens=tokens,
+            rules=rules,
+        )
+
+    @property
+    def state(self) -> str:
+        """`open`, `closed` or `inconclusive`: a batch that drains is still open to its readers."""
+        return self.status.value if self.status.ended else BatchStatus.OPEN.value
+
+    @property
+    def passed(self) -> int:
+        """Runs in the bin that passes."""
+        return next(iter(self.bins.values()))
+
+    @property
+    def hole_count(self) -> int:
+        """Runs that ended without a score."""
+        return sum(self.holes.values())
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Passed by scored; None for a batch that is open, or that ended below its quorum."""
+        return self.passed / self.accepted if self._has_number else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """Wilson's 95% interval of the pass rate, or None where there is none."""
+        return numbers.wilson(self.passed, self.accepted) if self._has_number else None
+
+    @property
+    def bounds(self) -> Interval | None:
+        """The rate of all intended runs if every hole had failed, and had passed; None as `pass_rate`."""
+        return numbers.bounds(self.passed, self.accepted, self.intended) if self._has_number else None
+
+    @property
+    def gate(self) -> GateVerdict:
+        """The gate's word by the suite's rules."""
+        return judge_gate(self, self.rules)
+
+    @property
+    def _has_number(self) -> bool:
+        return self.status is BatchStatus.CLOSED and self.accepted > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `--json` of `run` and `gate` writes; its keys are a promise to scripts."""
+        interval, limits, gate = self.interval, self.bounds, self.gate
+        return {
+            "batch": self.batch,
+            "plane": self.plane.value,
+            "state": self.state,
+            "snapshot_id": self.snapshot_id,
+            "intended": self.intended,
+            "quorum": self.quorum,
+            "accepted": self.accepted,
+            "bins": dict(self.bins),
+            "pass_rate": self.pass_rate,
+            "interval": None if interval is None else [interval.low, interval.high],
+            "bounds": None if limits is None else [limits.low, limits.high],
+            "holes": dict(self.holes),
+            "rejects": dict(self.rejects),
+            "tokens": {
+                "spent": self.tokens.spent,
+                "durable": self.tokens.durable,
+                "orphan": self.tokens.orphan,
+                "budget": self.tokens.budget,
+            },
+            "runs": dict(self.runs),
+            "gate": {"passed": gate.passed, "rule": gate.rule or None},
+        }
+
+
+_GATE_STYLE = {GateWord.PASSED: "bold green", GateWord.FAILED: "bold red", GateWord.UNDECIDED: "bold yellow"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    label: str
+    text: str
+    note: str = ""
+    style: str = ""
+
+
+def render(outcome: Outcome, console: Console) -> None:
+    """Print what the batch came to: in colour on a terminal, the same words as plain lines elsewhere."""
+    from rich.text import Text  # noqa: PLC0415 - a tenth of a second that `--help` need not pay
+
+    for line in _lines(outcome):
+        text = Text().append(f"{line.label:<11}", style="dim").append(line.text, style=line.style)
+        if line.note:
+            text.append(f"   {line.note}", style="dim")
+        # Never wrapped or cut: a snapshot id that is broken over two lines cannot be copied.
+        console.print(text, soft_wrap=True)
+
+
+def _lines(outcome: Outcome) -> list[_Line]:
+    """The screen, as words."""
+    gate, many = outcome.gate, "1 run" if outcome.intended == 1 else f"{outcome.intended} runs"
+    lines = [_Line("batch", f"{outcome.batch} ({outcome.plane})", f"{outcome.state}, {many}", "bold")]
+    rate, interval, limits = outcome.pass_rate, outcome.interval, outcome.bounds
+    if rate is None or interval is None or limits is None:
+        lines.append(_Line("pass rate", "none", "; ".join(gate.why)))
+    else:
+        scored = f"{outcome.passed} of {outcome.accepted} scored runs passed"
+        lines += [
+            _Line("pass rate", f"{rate:.4f}", scored, "bold"),
+            _Line("interval", _span(interval), "Wilson, 95%"),
+            _Line("bounds", _span(limits), "had every hole failed, had every hole passed"),
+        ]
+    lines.append(_Line("bins", _counts(outcome.bins)))
+    lines.append(_Line("holes", _counts(outcome.holes), style="red" if outcome.holes else ""))
+    lines += [_Line("", f"  {run}", why) for run, why in list(outcome.hole_runs.items())[:_MANY_HOLES]]
+    if (more := len(outcome.hole_runs) - _MANY_HOLES) > 0:
+        lines.append(_Line("", f"  and {more} more"))
+    aside = "none of them entered the result" if outcome.rejects else ""
+    lines.append(_Line("refusals", _counts(outcome.rejects), aside))
+    tokens = outcome.tokens
+    if tokens.spent or tokens.budget is not None:
+        of = "" if tokens.budget is None else f" of {tokens.budget:,}"
+        lines.append(
+            _Line("tokens", f"{tokens.spent:,} spent{of}", f"{tokens.orphan:,} for nothing that counts")
+        )
+    lines.append(_Line("snapshot", outcome.snapshot_id or "none"))
+    reason = gate.rule if gate.word is GateWord.UNDECIDED else "; ".join(gate.why) or gate.rule
+    lines.append(_Line("gate", gate.word.value, reason, _GATE_STYLE.get(gate.word, "")))
+    return lines
+
+
+def _by_name(counts: Mapping[str, int]) -> dict[str, int]:
+    """Sorted, so that two readers of one batch write the same bytes; zero counts are left out."""
+    return {name: counts[name] for name in sorted(counts) if counts[name]}
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return " · ".join(f"{name} {count}" for name, count in counts.items()) or "none"
+
+
+def _span(interval: Interval) -> str:
+    return f"{interval.low:.4f} to {interval.high:.4f}"

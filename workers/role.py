@@ -1,0 +1,111 @@
+"""One role as a process: `evalbus planner|worker|scorer`, and what `evalbus run` starts many of.
+
+It serves until it is told to stop. SIGTERM and SIGINT hand back at once what it holds; with `batch`, it ends when that
+batch has. This module is what a fleet starts over and over, so it imports nothing that a role does not need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from bus.connection import Endpoint, check_fit
+from bus.errors import EvalbusError
+from bus.home import home_directory
+from bus.port import Group
+from bus.redis_bus import RedisBus
+from bus.types import BatchId, ConsumerId
+from workers import logs
+from workers.catalogue import Catalogue
+from workers.consumer import Consumer
+from workers.planner import Planner
+from workers.role_options import Role, RoleOptions
+from workers.runtime import SystemRuntime
+from workers.scorer import ScorerRole
+from workers.suite import load_suite
+from workers.worker import Worker
+
+__all__ = ["run_role"]
+
+log = structlog.get_logger("evalbus.role")
+
+
+class _Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+    async def run(self) -> None: ...
+
+
+async def run_role(options: RoleOptions) -> None:
+    """Serve until stopped. Raises EvalbusError."""
+    runtime = SystemRuntime()
+    name = ConsumerId(options.name or f"{options.role}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
+    home = home_directory(Path(options.home) if options.home else None)
+    suite = await asyncio.to_thread(load_suite, Path(options.suite)) if options.suite else None
+    endpoint = await asyncio.to_thread(Endpoint.from_options, options.url, home)
+    try:
+        if options.check:
+            await check_fit(endpoint.target)
+        artifacts = options.artifacts or (None if options.url else str(home / "artifacts"))
+        bus = RedisBus(
+            endpoint, runtime, plane=options.plane, artifacts=Path(artifacts) if artifacts else None,
+            lease=suite.lease if suite else 10.0,
+        )  # fmt: skip
+        try:
+            catalogue = Catalogue(bus, suite, BatchId(options.batch) if options.batch else None)
+            role = _build(options, bus, runtime, name, catalogue, home / "work" / name)
+            await _until_stopped(role)
+        finally:
+            await bus.aclose()
+    finally:
+        await endpoint.aclose()
+
+
+def _build(
+    options: RoleOptions,
+    bus: RedisBus,
+    runtime: SystemRuntime,
+    name: ConsumerId,
+    catalogue: Catalogue,
+    work: Path,
+) -> _Stoppable:
+    structlog.contextvars.bind_contextvars(consumer=name)
+    if options.role is Role.PLANNER:
+        return Planner(bus, runtime, name, catalogue)
+    if options.role is Role.WORKER:
+        worker = Worker(bus, runtime, name, work)
+        return Consumer(bus, runtime, Group.WORKER, name, catalogue, worker, options.slots)
+    scorer = ScorerRole(bus, runtime, name, work)
+    return Consumer(bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots)
+
+
+async def _until_stopped(role: _Stoppable) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, role.stop)
+    log.info("role.started")
+    await role.run()
+    log.info("role.ended")
+
+
+def main() -> None:
+    """`python -m workers.role OPTIONS`, options as JSON: the entry of a fleet's processes."""
+    options = RoleOptions.from_json(sys.argv[1])
+    logs.configure(role=options.role.value)
+    try:
+        asyncio.run(run_role(options))
+    except EvalbusError as error:
+        print(f"evalbus {options.role}: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""What a role's process is told: read by the process itself, written by the command line and the fleet."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from bus.types import Plane
+
+__all__ = ["Role", "RoleOptions"]
+
+
+class Role(StrEnum):
+    """What a process does."""
+
+    PLANNER = "planner"
+    WORKER = "worker"
+    SCORER = "scorer"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleOptions:
+    """How a role is started. Paths are text, so that the options travel to a child process as JSON."""
+
+    role: Role
+    url: str | None = None
+    home: str | None = None
+    plane: Plane = Plane.LIVE
+    suite: str | None = None
+    batch: str | None = None
+    name: str | None = None
+    slots: int | None = None
+    artifacts: str | None = None
+    check: bool = True
+    """Look first whether the server is fit; a fleet's starter has done so already."""
+
+    def as_json(self) -> str:
+        """For `python -m workers.role`."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> RoleOptions:
+        """Read what `as_json` wrote."""
+        fields = json.loads(text)
+        return cls(**fields | {"role": Role(fields["role"]), "plane": Plane(fields["plane"])})

@@ -1,0 +1,46 @@
+"""One run as its solver sees it: who it is, where it works, and what it may tell.
+
+All that a solver does to the world through a `Run` is fenced: once the run's lease is gone, it is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bus.types import Gen, RunId
+from workers.cases import Case
+from workers.workspace import Workspace
+
+__all__ = ["Note", "Run", "seed_of"]
+
+Note: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+def seed_of(run: RunId) -> int:
+    """A number in [0, 2^32) that belongs to the run: the same on every machine and in every attempt."""
+    return int.from_bytes(hashlib.sha256(run.encode()).digest()[:4])
+
+
+async def _nowhere(_text: str) -> None:
+    raise RuntimeError("this run has no transcript to note anything in")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One attempt at one trial of one case.
+
+    `trial` counts from 1. `gen` is the attempt's fencing token, and grows with each attempt. `seed` is the same
+    in each attempt, so that a run that is repeated after a crash can take the same path.
+    """
+
+    id: RunId
+    case: Case
+    trial: int
+    gen: Gen
+    seed: int
+    workspace: Workspace
+    note: Note = _nowhere
+    """`await run.note(text)` adds an event to the run's transcript, where it stays whatever becomes of the run."""

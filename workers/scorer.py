@@ -1,0 +1,137 @@
+"""The scorer: judges sealed runs.
+
+It judges what was sealed and nothing else: the transcript's chain is computed again and must end in the sealed head,
+and the workspace must have the sealed tree's hash. A judgement that cannot be had (the scorer raises, takes too long,
+cannot read its own output) is a hole, `scorer_error`: never a fail, and never a pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from bus.chain import EMPTY_HEAD, next_head
+from bus.errors import ViolationError
+from bus.port import Bus, Event, Judgement, Ref, Runtime
+from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId
+from workers.catalogue import Served
+from workers.consumer import Lease
+from workers.scoring import Score, Scorer, ScorerError, Sealed, make_scorer
+from workers.workspace import TreeError, directory_of, remove_tree, tree_hash, unpack
+
+__all__ = ["ScorerRole", "head_of"]
+
+log = structlog.get_logger("evalbus.scorer")
+
+
+def head_of(events: Sequence[Event]) -> Digest:
+    """The head that these events give."""
+    head = EMPTY_HEAD
+    for event in events:
+        head = next_head(head, event.payload)
+    return head
+
+
+def _unpack(data: bytes, folder: Path) -> None:
+    remove_tree(folder)
+    folder.mkdir(parents=True)
+    unpack(data, folder)
+
+
+class ScorerRole:
+    """`workers.consumer.Handler` of the scorer group."""
+
+    def __init__(self, bus: Bus, runtime: Runtime, name: ConsumerId, work: Path) -> None:
+        """`work`: the directory under which sealed workspaces are unpacked."""
+        self._bus, self._runtime, self._name, self._work = bus, runtime, name, work
+        self._scorers: dict[str, Scorer] = {}
+
+    async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> None:
+        """Claim a sealed run and sign its score, or end it as a hole."""
+        entry = lease.entry
+        decision = await self._bus.score_claim(entry, lease_id, self._name)
+        if not decision.applied:
+            if decision.reason == "backpressure":
+                # The entry stays ours and is renewed while it waits; asked again when others have been scored.
+                await self._runtime.sleep(served.lease / 10)
+            return
+        granted = decision.answer
+        ref = lease.ref = Ref(entry.batch, entry.run, lease_id, Gen(granted["epoch"]))
+        with structlog.contextvars.bound_contextvars(batch=entry.batch, run=entry.run, epoch=ref.gen):
+            folder = directory_of(self._work, ref.batch, ref.run, ref.gen)
+            try:
+                ended = await self._judge(lease, ref, served, granted, folder)
+            finally:
+                with contextlib.suppress(OSError):  # litter, not a loss: the next epoch has a directory of its own
+                    await asyncio.to_thread(remove_tree, folder)
+            log.info("score.signed" if ended.applied else "score.refused", decision=str(ended))
+
+    async def _judge(
+        self, lease: Lease, ref: Ref, served: Served, granted: Mapping[str, Any], folder: Path
+    ) -> Decision:
+        suite = served.suite
+        try:
+            sealed = await self._open(ref.batch, ref, granted, served, folder)
+            async with asyncio.timeout(
+                suite.scorer.timeout + 5
+            ):  # commands have the limit itself; this is the backstop
+                score: Score = await self._scorer(served).score(suite.case_of(ref.run), sealed)
+        except (ViolationError, TreeError) as error:
+            return await self._hole(lease, ref, "artifact_corrupt", str(error))
+        except ScorerError as error:
+            return await self._hole(lease, ref, "scorer_error", str(error))
+        except TimeoutError:
+            return await self._hole(lease, ref, "scorer_error", f"no verdict within {suite.scorer.timeout:g} s")
+        lease.ending = True
+        return await self._bus.score(
+            ref,
+            Judgement(
+                head=Digest(granted["head"]),
+                tree_hash=granted["tree_hash"],
+                candidate=suite.candidate,
+                judge=suite.judge,
+                judge_epoch=int(granted["judge_epoch"]),
+                bin=score.bin,
+                value=score.value,
+            ),
+        )
+
+    async def _open(self, batch: BatchId, ref: Ref, granted: Mapping[str, Any], served: Served, folder: Path) -> Sealed:
+        events = await self._bus.transcript(batch, ref.run)
+        if head_of(events) != granted["head"]:
+            raise ViolationError("the transcript does not end in the head that was sealed")
+        answer = json.loads(events[-1].payload)
+        if answer["tree"] != granted["tree_hash"]:
+            raise ViolationError("the sealed answer names another tree")
+        text = answer.get("text")
+        if text is None:
+            text = (await self._bus.get_blob(batch, Digest(answer["artifact"]))).decode("utf-8")
+        if not granted["artifact"]:
+            return Sealed(text, None)
+        data = await self._bus.get_blob(batch, Digest(granted["artifact"]))
+        await asyncio.to_thread(_unpack, data, folder)
+        ignore = served.suite.workspace.ignore if served.suite.workspace else ()
+        if await asyncio.to_thread(tree_hash, folder, ignore) != granted["tree_hash"]:
+            raise ViolationError("the workspace is not the tree that was sealed")
+        return Sealed(text, folder)
+
+    def _scorer(self, served: Served) -> Scorer:
+        if served.suite.digest not in self._scorers:
+            self._scorers[served.suite.digest] = make_scorer(served.suite)
+        return self._scorers[served.suite.digest]
+
+    async def _hole(self, lease: Lease, ref: Ref, why: str, detail: str) -> Decision:
+        lease.ending = True
+        return await self._bus.score_hole(ref, why, detail)
+
+    async def give_back(self, lease: Lease) -> None:
+        """Hand a score back at once."""
+        if lease.ref is not None:
+            decision = await self._bus.score_give_back(lease.ref)
+            log.info("score.handed_back", run=lease.ref.run, epoch=lease.ref.gen, decision=str(decision))

@@ -1,0 +1,114 @@
+"""Solvers: how a suite's candidate is asked for its answer.
+
+Whatever the candidate's code does wrong is a `SolverError` with one line for the hole that the run becomes. The
+rest passes: a cancellation (the worker is stopping, or the run's lease is gone) must not be taken for the
+candidate's failure, and is never swallowed here.
+
+The overall time of a run is the worker's to keep; a command's own limits are kept here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from workers.cases import Case
+from workers.commands import CommandError, fill, run_limited
+from workers.run import Run
+from workers.suite import Suite, function_of
+from workers.tables import SolverTable
+from workers.usercode import UserCodeError, call_guarded
+from workers.workspace import suite_environment
+
+__all__ = ["Solver", "SolverError", "SolverTimeoutError", "make_solver", "passed_on"]
+
+
+class SolverError(Exception):
+    """The candidate failed to answer; `str(error)` is one line."""
+
+
+class SolverTimeoutError(SolverError):
+    """The candidate took too long."""
+
+
+class Solver(Protocol):
+    """Who answers."""
+
+    async def solve(self, case: Case, run: Run) -> str:
+        """The answer. Raises `SolverError`; lets cancellation through."""
+
+
+def make_solver(suite: Suite) -> Solver:
+    """The suite's solver. Raises `InputError` when its code does not import."""
+    function = function_of(suite, "solver")
+    return _CommandSolver(suite, suite.solver) if function is None else _PythonSolver(function)
+
+
+def passed_on(names: tuple[str, ...]) -> dict[str, str]:
+    """Those of the named environment variables that are set here."""
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+@dataclass(frozen=True, slots=True)
+class _PythonSolver:
+    """A function of the suite, async or plain."""
+
+    function: Callable[..., object]
+
+    async def solve(self, case: Case, run: Run) -> str:
+        try:
+            answer = await call_guarded(self.function, case, run)
+        except UserCodeError as error:
+            raise SolverError(error.problem) from error
+        if not isinstance(answer, str):
+            raise SolverError(f"the solver returned {type(answer).__name__}, an answer is text (str)")
+        return _text(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _CommandSolver:
+    """A program in the workspace: the prompt goes in, what it prints is the answer."""
+
+    suite: Suite
+    table: SolverTable
+
+    async def solve(self, case: Case, run: Run) -> str:
+        prompt = case.prompt.encode()
+        command = self.table.command or ()
+        # Beside the workspace, not in it: that is sealed, and the prompt is not the candidate's work.
+        prompt_file = run.workspace.path.with_name(f"{run.workspace.path.name}.prompt")
+        values = {**run.workspace.values, "prompt_file": str(prompt_file)}
+        try:
+            prompt_file.write_bytes(prompt)
+            finished = await run_limited(
+                fill(command, values),
+                cwd=run.workspace.path,
+                stdin=prompt if self.table.stdin else b"",
+                env={**suite_environment(values), **passed_on(self.table.env)},
+                timeout=self.suite.timeout,
+                limits=self.suite.limits.of_commands,
+            )
+        except CommandError as error:
+            raise SolverError(str(error)) from error
+        finally:
+            prompt_file.unlink(missing_ok=True)
+        if finished.timed_out:
+            raise SolverTimeoutError(f"{command[0]}: {finished.outcome}")
+        if finished.truncated or not finished.ok:
+            told = f": {finished.last_line}" if finished.last_line else ""
+            raise SolverError(f"{command[0]}: {finished.outcome}{told}")
+        try:
+            answer = finished.stdout.decode()
+        except UnicodeDecodeError as error:
+            raise SolverError(f"{command[0]}: its output is not UTF-8 (byte {error.start})") from None
+        return answer.removesuffix("\n")
+
+
+def _text(answer: str) -> str:
+    """A plain str that can be sent: no lone surrogates, no subclass with a life of its own."""
+    try:
+        return answer.encode().decode()
+    except UnicodeEncodeError as error:
+        raise SolverError(f"the answer is not valid Unicode (a lone surrogate at {error.start})") from None

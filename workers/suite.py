@@ -1,0 +1,248 @@
+"""A suite: what is asked of whom, how it is judged, and within what limits.
+
+A directory with `suite.toml`, or with `suite.py` that makes the same thing as `suite = Suite(...)`. Everything
+that is wrong with it is said before anything starts, in one line that names the file and the field: a batch
+that fails over a typing error after an hour has cost an hour.
+
+A suite is known by its digest, over all files of its directory (code, cases, configuration) and over what was
+declared. Two processes that work on one batch compare digests, not paths. So whatever a suite names has to lie
+inside its directory, and may not be on its list of ignored files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import ValidationError
+
+from bus.errors import InputError
+from bus.types import Digest
+from workers import usercode
+from workers.cases import Case, cases_from_tables, read_cases
+from workers.complaints import complain
+from workers.declaration import Place, Suite
+from workers.rows import read_text
+from workers.tables import (
+    GateTable,
+    JudgeTable,
+    LimitsTable,
+    ScorerTable,
+    SolverTable,
+    WorkspaceTable,
+)
+from workers.trees import DIRECTORY, Entry, TreeError, hash_entries, ignored, walk
+
+__all__ = [
+    "Case",
+    "GateTable",
+    "JudgeTable",
+    "LimitsTable",
+    "ScorerTable",
+    "SolverTable",
+    "Suite",
+    "WorkspaceTable",
+    "function_of",
+    "load_suite",
+]
+
+NEVER_COUNTED: Final = (
+    ".git",
+    ".hg",
+    ".svn",
+    ".evalbus",
+    ".venv",
+    "__pycache__",
+    "*.pyc",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".DS_Store",
+)
+"""Patterns of what other tools put into a suite's directory: never a part of the suite."""
+
+
+def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
+    """Read and check a suite: `path` is its directory, or the suite file itself. Raises `InputError`.
+
+    `check_code` imports the solver and the scorer: the processes that will call them find out at the start. A
+    planner, which never calls them, may leave it out.
+    """
+    source = _find(Path(path))
+    root = source.parent.resolve()
+    declared = _read_toml(source) if source.suffix == ".toml" else _read_python(source, root)
+    files = _Files(source, root, (*NEVER_COUNTED, *declared.ignore))
+    files.path("this file", source.name)
+    cases = _load_cases(declared, files)
+    by_id = {case.id: case for case in cases}
+    suite = declared.at(Place(root, source, cases, _digest(declared, cases, files), by_id))
+    if suite.quorum_runs > suite.intended:
+        runs = f"{suite.intended} runs ({len(cases)} cases x {suite.trials} trials)"
+        raise InputError(f"quorum: {suite.quorum_runs} is more than the {runs}", file=source)
+    if suite.workspace is not None:
+        files.directories("workspace.template", suite.workspace.template, cases)
+    files.directories("scorer.files", suite.scorer.files, cases)
+    for field, spec in (("solver.python", suite.solver.python), ("scorer.python", suite.scorer.python)):
+        if spec is not None and (place := spec.rpartition(":")[0]).endswith(".py"):
+            files.file(field, place)
+    if check_code:
+        function_of(suite, "solver")
+        function_of(suite, "scorer")
+    return suite
+
+
+def function_of(suite: Suite, table: Literal["solver", "scorer"]) -> Callable[..., object] | None:
+    """The function that a table's `python` names; None when it names none. Raises `InputError`."""
+    spec = suite.solver.python if table == "solver" else suite.scorer.python
+    if spec is None:
+        return None
+    try:
+        function = usercode.load_function(spec, suite.root)
+    except usercode.UserCodeError as error:
+        line = f" (line {error.line})" if error.line is not None else ""
+        raise InputError(f"{table}.python: {error.problem}{line}", file=suite.source) from error
+    needed = "(case, run)" if table == "solver" else "(case, sealed)"
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        raise InputError(f"{table}.python: {spec} cannot be called with {needed}", file=suite.source) from None
+    except ValueError:  # a built-in that does not tell its signature
+        pass
+    return function
+
+
+# --- the suite file ---------------------------------------------------------------------------------------
+
+
+def _find(path: Path) -> Path:
+    if path.is_dir():
+        found = [path / name for name in ("suite.toml", "suite.py") if (path / name).is_file()]
+        if not found:
+            raise InputError("holds no suite.toml and no suite.py", file=path)
+        if len(found) > 1:
+            raise InputError("holds both suite.toml and suite.py", file=path, remedy="name the one that counts")
+        return found[0]
+    if not path.exists():
+        raise InputError("no such file or directory", file=path)
+    if path.suffix not in (".toml", ".py") or not path.is_file():
+        raise InputError("is not a suite", file=path, remedy="name a directory, a .toml or a .py file")
+    return path
+
+
+def _read_toml(source: Path) -> Suite:
+    text = read_text(source, source)
+    try:
+        return Suite.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+        said = str(error) if at is None else str(error)[: at.start()]
+        line = int(at[1]) if at is not None and at[1] else text.rstrip().count("\n") + 1
+        raise InputError(f"invalid TOML: {said}", file=source, line=line) from None
+    except RecursionError:
+        raise InputError("invalid TOML: nested too deep", file=source) from None
+    except ValidationError as error:
+        found = complain(error)
+        raise InputError(found.problem, file=source, remedy=found.remedy) from None
+
+
+def _read_python(source: Path, root: Path) -> Suite:
+    try:
+        module = usercode.load_file(root / source.name, root)
+    except usercode.UserCodeError as error:
+        cause = error.__cause__
+        if isinstance(cause, ValidationError):
+            found = complain(cause)
+            raise InputError(found.problem, file=source, line=error.line, remedy=found.remedy) from None
+        raise InputError(error.problem, file=source, line=error.line) from error
+    suite = getattr(module, "suite", None)
+    if not isinstance(suite, Suite):
+        what = "defines no `suite`" if suite is None else f"`suite` is not a Suite but a {type(suite).__name__}"
+        remedy = "from workers.suite import Suite; suite = Suite(...)"
+        raise InputError(what, file=source, remedy=remedy)
+    return suite
+
+
+# --- its files --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The suite's directory, and what of it counts."""
+
+    source: Path
+    root: Path
+    ignore: tuple[str, ...]
+
+    def path(self, field: str, relative: str) -> Path:
+        """Something that the suite names: inside its directory, and part of its digest."""
+        found = self.root / relative
+        if not found.resolve().is_relative_to(self.root):
+            raise InputError(
+                f"{field}: {relative!r} is outside the suite directory",
+                file=self.source,
+                remedy="copy it in: the suite's digest covers that directory only",
+            )
+        if ignored(relative, self.ignore):
+            raise InputError(f"{field}: {relative!r} is on the list of ignored files", file=self.source)
+        return found
+
+    def file(self, field: str, relative: str) -> Path:
+        """A file that the suite names."""
+        found = self.path(field, relative)
+        if not found.is_file():
+            raise InputError(f"{field}: no such file: {relative}", file=self.source)
+        return found
+
+    def directories(self, field: str, template: str | None, cases: tuple[Case, ...]) -> None:
+        """A directory that the suite names, or one for each case when the name holds `{id}`."""
+        if template is None:
+            return
+        for case in cases if "{id}" in template else cases[:1]:
+            relative = template.replace("{id}", case.id)
+            if ".." in relative.split("/") or relative.startswith("/"):
+                raise InputError(f"{field}: the id of case {case.id!r} leads out of its directory", file=self.source)
+            if not self.path(field, relative).is_dir():
+                whose = f" for case {case.id!r}" if "{id}" in template else ""
+                raise InputError(f"{field}: no directory {relative}{whose}", file=self.source)
+
+
+def _load_cases(declared: Suite, files: _Files) -> tuple[Case, ...]:
+    if not isinstance(declared.declared_cases, str):
+        return cases_from_tables(declared.declared_cases, files.source)
+    path = files.path("cases", declared.declared_cases)
+    if not path.exists():
+        raise InputError(f"cases: no such file: {declared.declared_cases}", file=files.source)
+    return read_cases(path, files.source.parent / declared.declared_cases)
+
+
+def _digest(declared: Suite, cases: tuple[Case, ...], files: _Files) -> Digest:
+    def entries() -> Iterator[Entry]:
+        for entry in walk(files.root, files.ignore):
+            if entry.leads_out:
+                raise InputError(
+                    f"the link {entry.name} leads out of the suite directory",
+                    file=files.source,
+                    remedy="replace it by what it names, or put it on the suite's ignore list",
+                )
+            if entry.mode != DIRECTORY:  # an empty one does not survive version control
+                yield entry
+
+    try:
+        tree = hash_entries(entries(), files.ignore)
+    except TreeError as error:
+        raise InputError(str(error), file=files.source) from error
+    except OSError as error:
+        raise InputError(str(TreeError.from_os(error)), file=files.source) from error
+    # A Python suite may read the environment and declare two different things from the same files.
+    told = declared.model_dump(mode="json", exclude={"declared_cases"}, exclude_unset=True)
+    inline = [] if isinstance(declared.declared_cases, str) else [asdict(case) for case in cases]
+    whole = json.dumps([tree, files.source.name, told, inline], sort_keys=True)
+    return Digest(hashlib.sha256(b"evalbus-suite 1\0" + whole.encode()).hexdigest())

@@ -1,0 +1,237 @@
+"""The tables of a suite file: `[solver]`, `[workspace]`, `[scorer]`, `[limits]`, `[judge]`, `[gate]`.
+
+Each field is checked where it stands; what takes the suite's directory or its cases to check is in
+`workers.suite`. Values are strict: `trials = true` is a mistake and not one trial. Durations become seconds,
+sizes bytes. A Python suite may write these objects or plain dictionaries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    model_validator,
+)
+
+from workers.commands import Limits
+from workers.quantities import duration, size
+
+__all__ = [
+    "Bytes",
+    "Count",
+    "GateTable",
+    "JudgeTable",
+    "LimitsTable",
+    "ScorerTable",
+    "Seconds",
+    "SolverTable",
+    "Table",
+    "Text",
+    "WorkspaceTable",
+]
+
+Seconds = Annotated[float, BeforeValidator(duration)]
+Bytes = Annotated[int, BeforeValidator(size)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Natural = Annotated[int, Field(strict=True, ge=0)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Tolerance = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+Flag = Annotated[bool, Field(strict=True)]
+Text = Annotated[str, Field(strict=True, min_length=1)]
+
+
+def _inside(path: str) -> str:
+    if path.startswith("/") or ".." in PurePosixPath(path).parts or "\\" in path or "\0" in path:
+        raise ValueError(f"{path!r} is not a path inside the suite directory")
+    return path
+
+
+def _variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError(f"{name!r} is not the name of an environment variable")
+    return name
+
+
+def _function(spec: str) -> str:
+    place, colon, name = spec.rpartition(":")
+    if not colon or not place or not all(part.isidentifier() for part in name.split(".")):
+        raise ValueError(f'{spec!r} does not name a function (write "file.py:function")')
+    return _inside(spec) if place.endswith(".py") else spec
+
+
+def _ending(given: object) -> int | str:
+    if isinstance(given, str) and given in ("timeout", "signal"):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        return given
+    raise ValueError(f'{given!r} is neither an exit code nor "timeout" or "signal"')
+
+
+Inside = Annotated[Text, AfterValidator(_inside)]
+"""A path inside the suite directory, written with `/`."""
+
+Function = Annotated[Text, AfterValidator(_function)]
+"""`file.py:name` inside the suite directory, or `package.module:name`."""
+
+Command = Annotated[tuple[Text, ...], Field(min_length=1)]
+Variables = tuple[Annotated[Text, AfterValidator(_variable)], ...]
+
+
+class Table(BaseModel):
+    """What all tables share: unknown fields are errors, nothing changes after it was read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: ClassVar[str] = ""
+    """Its name in the suite file."""
+
+
+class SolverTable(Table):
+    """Who answers: exactly one of `python` and `command`."""
+
+    table = "solver"
+
+    python: Function | None = None
+    command: Command | None = None
+    """`{python}` `{suite}` `{workspace}` `{prompt_file}` `{id}` are replaced; its output answers."""
+    stdin: Flag = True
+    """Whether a command gets the case's input on standard input."""
+    env: Variables = ()
+    """Names of the worker's environment variables that a command gets to see, such as an API key."""
+
+    @model_validator(mode="after")
+    def _one(self) -> SolverTable:
+        if (self.python is None) == (self.command is None):
+            raise ValueError("exactly one of python and command is needed")
+        _check_placeholders(self.command, ("answer_file", "case_file"))
+        return self
+
+
+class WorkspaceTable(Table):
+    """The directory that a run works in, and that is sealed with its answer."""
+
+    table = "workspace"
+
+    template: Inside | None = None
+    """A directory that is copied into each new workspace; `{id}` is the case's id. None: it starts empty."""
+    ignore: tuple[Text, ...] = ("__pycache__", "*.pyc")
+    """Patterns of what is neither copied nor sealed."""
+
+
+Kind = Literal["exact", "includes", "regex", "numeric", "command", "python"]
+
+
+class ScorerTable(Table):
+    """Who judges. A field that the kind does not use is an error."""
+
+    table = "scorer"
+
+    kind: Kind
+    timeout: Seconds = 60.0
+    ignore_case: Flag = False
+    """exact, includes, regex."""
+    strip: Flag = True
+    """exact, includes: blanks at both ends do not count."""
+    pattern: Text | None = None
+    """regex: searched in the answer; when left out, the case's target is the pattern."""
+    tolerance: Tolerance = 1e-6
+    """numeric: the largest difference that passes."""
+    relative: Tolerance = 0.0
+    """numeric: the same as a share of the target; the larger one counts."""
+    command: Command | None = None
+    """command: as a solver's, with `{answer_file}` and `{case_file}` for `{prompt_file}`."""
+    files: Inside | None = None
+    """command: a directory copied over the workspace before it runs, such as hidden tests; `{id}`."""
+    pass_on: tuple[Natural, ...] = (0,)
+    """command: exit codes that pass."""
+    fail_on: tuple[Annotated[int | str, PlainValidator(_ending)], ...] = (1,)
+    """command: exit codes that fail, and "timeout", "signal"; anything else is a scorer's error."""
+    env: Variables = ()
+    """command: as a solver's."""
+    python: Function | None = None
+    """python: (case, sealed) -> Score or bool."""
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> ScorerTable:
+        used = _USES[self.kind]
+        for name in self.model_fields_set - {"kind", "timeout", *used}:
+            kinds = ", ".join(kind for kind, fields in _USES.items() if name in fields)
+            raise ValueError(f"{name} is not used by the kind {self.kind!r} (only by {kinds})")
+        if self.kind == "command" and self.command is None:
+            raise ValueError("the kind 'command' needs a command")
+        if self.kind == "python" and self.python is None:
+            raise ValueError("the kind 'python' needs python, a function")
+        if both := [code for code in self.pass_on if code in self.fail_on]:
+            raise ValueError(f"exit code {both[0]} cannot both pass and fail")
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except (re.error, RecursionError, OverflowError) as error:
+                raise ValueError(f"pattern {self.pattern!r} is not a regular expression: {error}") from None
+        _check_placeholders(self.command, ("prompt_file",))
+        return self
+
+
+_USES: Final[Mapping[str, tuple[str, ...]]] = {
+    "exact": ("ignore_case", "strip"),
+    "includes": ("ignore_case", "strip"),
+    "regex": ("ignore_case", "pattern"),
+    "numeric": ("tolerance", "relative"),
+    "command": ("command", "files", "pass_on", "fail_on", "env"),
+    "python": ("python",),
+}
+
+
+class LimitsTable(Table):
+    """What one command may use, of the solver, the workspace and the scorer alike."""
+
+    table = "limits"
+
+    cpu: Seconds = 30.0
+    memory: Bytes = 10**9
+    processes: Count = 64
+    output: Bytes = 10**7
+    file: Bytes = 10**8
+
+    @property
+    def of_commands(self) -> Limits:
+        """As `workers.commands` takes them."""
+        return Limits(self.cpu, self.memory, self.processes, self.output, self.file)
+
+
+class JudgeTable(Table):
+    """What follows when a score was made under another binding than the run's (fence 6)."""
+
+    table = "judge"
+
+    policy: Literal["reject", "replay", "review"] = "reject"
+    replay_budget: Natural = 0
+
+
+class GateTable(Table):
+    """What the gate asks for; a rule that is left out is not asked."""
+
+    table = "gate"
+
+    min_pass_rate: Share | None = None
+    max_holes: Natural | None = None
+
+    @property
+    def rules(self) -> dict[str, float | int]:
+        """The rules that are set, by name."""
+        return self.model_dump(exclude_none=True)
+
+
+def _check_placeholders(command: tuple[str, ...] | None, others: tuple[str, ...]) -> None:
+    for name in others:
+        if any(f"{{{name}}}" in argument for argument in command or ()):
+            raise ValueError(f"{{{name}}} has no meaning in this command")

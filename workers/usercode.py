@@ -1,0 +1,196 @@
+"""The suite's own Python: how it is found, imported, and called.
+
+It is code that nobody here has read, in the worker's own process: it may fail on import, call `sys.exit`,
+raise what is no `Exception`, or never return. Whatever it raises becomes one line; a plain function runs in a
+thread of its own that a stopping process does not wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import threading
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+__all__ = ["UserCodeError", "call", "call_guarded", "describe", "load_file", "load_function"]
+
+Function = Callable[..., object]
+
+
+class UserCodeError(Exception):
+    """The suite's code cannot be used. `problem` is one clause; `line` is where in its file, when known."""
+
+    def __init__(self, problem: str, line: int | None = None) -> None:
+        """See the class."""
+        super().__init__(problem)
+        self.problem, self.line = problem, line
+
+
+def describe(error: BaseException, limit: int = 300) -> str:
+    """An exception in one line of at most `limit` characters: `ValueError: no such tool`.
+
+    Of a group, such as a `TaskGroup` raises, the first: the group itself says only how many there are.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    try:
+        said = str(error)
+    except Exception:  # a __str__ that fails is the suite's, too
+        said = ""
+    name = type(error).__name__
+    line = " ".join(f"{name}: {said}".split()) if said.strip() else name
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def load_function(spec: str, root: Path) -> Function:
+    """The function that `file.py:name` (inside `root`) or `package.module:name` names.
+
+    Raises `UserCodeError`.
+    """
+    place, _, name = spec.rpartition(":")
+    if place.endswith(".py"):
+        module = load_file(root / place, root)
+    else:
+        _make_importable(root)
+        try:
+            module = importlib.import_module(place)
+        except (Exception, SystemExit) as error:
+            raise UserCodeError(f"module {place} does not import: {describe(error)}") from error
+    found: object = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            near = [each for each in vars(module) if callable(vars(module)[each]) and not each.startswith("_")]
+            raise UserCodeError(f"{place} has no function {name!r} (it has {', '.join(near[:8]) or 'none'})")
+    if not callable(found):
+        raise UserCodeError(f"{name!r} in {place} is not a function but a {type(found).__name__}")
+    return found
+
+
+def load_file(path: Path, root: Path) -> ModuleType:
+    """Run a Python file as a module under a name of its own, the suite's directory importable.
+
+    Loaded once for each path and content. Raises `UserCodeError` with the line in that file, if it is there.
+    """
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UserCodeError(f"{path.name} cannot be read: {error.strerror}") from None
+    _make_importable(root)
+    key = hashlib.sha256(str(path).encode() + b"\0" + source).hexdigest()[:16]
+    name = f"evalbus_suite_{key}"
+    if name in sys.modules:
+        return sys.modules[name]
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # dataclasses and pickles look their module up
+    try:
+        exec(compile(source, str(path), "exec"), vars(module))  # noqa: S102 - the suite's code is what we run
+    except BaseException as error:
+        del sys.modules[name]
+        if not isinstance(error, Exception | SystemExit):
+            raise
+        line = _line_in(error, path)
+        raise UserCodeError(f"{path.name} does not import: {describe(error)}", line) from error
+    return module
+
+
+def _line_in(error: BaseException, path: Path) -> int | None:
+    """The last line of that file on the way to the error."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno for frame in reversed(frames) if frame.filename == str(path)), None)
+
+
+_active: Path | None = None
+
+
+def _make_importable(root: Path) -> None:
+    """Put the suite's directory first on the import path, as Python does with a script's.
+
+    One suite at a time: when another one comes, what was imported from the first one's directory is
+    forgotten, or its `utils` would be taken for the other's, under the other's digest.
+    """
+    global _active  # noqa: PLW0603 - sys.path and sys.modules are global, too
+    if _active == root:
+        return
+    if _active is not None:
+        if str(_active) in sys.path:
+            sys.path.remove(str(_active))
+        if not Path(__file__).is_relative_to(_active):  # a suite beside this package: its modules stay
+            for name, module in list(sys.modules.items()):
+                file = getattr(module, "__file__", None)
+                if isinstance(file, str) and Path(file).is_relative_to(_active):
+                    del sys.modules[name]
+    sys.path.insert(0, str(root))
+    importlib.invalidate_caches()
+    _active = root
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a thread's function came to."""
+
+    value: object = None
+    error: BaseException | None = None
+
+
+async def call(function: Function, *arguments: object) -> object:
+    """Call an async function here, a plain one in a thread, and return its result. Raises what it raises.
+
+    A thread cannot be stopped: when this is cancelled, a plain function goes on and its result is dropped. It
+    is a daemon thread, not one of the event loop's pool, which a process waits for before it ends.
+    """
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        result = function(*arguments)
+        return await result if isinstance(result, Awaitable) else result
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_Outcome] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(outcome: _Outcome) -> None:
+        if not done.done():
+            done.set_result(outcome)
+
+    def work() -> None:
+        try:
+            outcome = _Outcome(value=context.run(function, *arguments))
+        except BaseException as error:  # also sys.exit: it would end the thread without a word
+            outcome = _Outcome(error=error)
+        try:
+            loop.call_soon_threadsafe(settle, outcome)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    threading.Thread(target=work, name="evalbus-user-code", daemon=True).start()
+    outcome = await done
+    if outcome.error is not None:
+        raise outcome.error
+    return await outcome.value if isinstance(outcome.value, Awaitable) else outcome.value
+
+
+async def call_guarded(function: Function, *arguments: object) -> object:
+    """`call`, with whatever the function does wrong as a `UserCodeError`: exceptions, `sys.exit`.
+
+    A cancellation passes if it is ours: the worker is stopping, the time is up, or the lease is gone. One that
+    the function brought about by itself is its failure.
+    """
+    try:
+        return await call(function, *arguments)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise UserCodeError("it was cancelled by its own code") from None
+    except (Exception, SystemExit) as error:
+        raise UserCodeError(describe(error)) from error

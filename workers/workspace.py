@@ -1,0 +1,138 @@
+"""The directory that a run works in.
+
+Each attempt gets a fresh one, made from the suite's template: nothing of an attempt that was killed half-way is
+there to be found. What the solver does in it goes through `Workspace`: paths that lead out of it are refused,
+commands run within the suite's limits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from bus.types import BatchId, Gen, RunId
+from workers.archives import Packed, pack, unpack
+from workers.cases import Case
+from workers.commands import Finished, Limits, fill, run_limited
+from workers.suite import Suite
+from workers.trees import TreeError, copy_tree, remove_tree, tree_hash
+
+__all__ = [
+    "OutsideWorkspaceError",
+    "Packed",
+    "TreeError",
+    "Workspace",
+    "directory_of",
+    "pack",
+    "prepare",
+    "remove_tree",
+    "tree_hash",
+    "unpack",
+]
+
+DEFAULT_TIMEOUT: Final = 60.0
+"""Seconds for one command that a solver runs without saying how long."""
+
+
+class OutsideWorkspaceError(ValueError):
+    """A path that is not inside the workspace."""
+
+
+class Workspace:
+    """A run's directory. Paths are relative to it, written with `/`."""
+
+    def __init__(self, path: Path, limits: Limits | None = None, values: Mapping[str, str] | None = None) -> None:
+        """`path` exists. `values` are what `{name}` stands for in a command's arguments."""
+        self.path = path
+        self._limits = limits or Limits()
+        self.values = {"python": sys.executable, "workspace": str(path), **(values or {})}
+
+    def __repr__(self) -> str:
+        """`Workspace('/…/gen-1')`."""
+        return f"Workspace({str(self.path)!r})"
+
+    def locate(self, relative: str) -> Path:
+        """Where a path lies, links followed. Raises `OutsideWorkspaceError` if that is not inside.
+
+        The check is against mistakes and against links left by earlier commands; a command that still runs could
+        swap a directory afterwards, but none does: `run` returns when all of it is gone.
+        """
+        top = self.path.resolve()
+        found = (top / relative).resolve()
+        if Path(relative).is_absolute() or not found.is_relative_to(top) or found == top:
+            raise OutsideWorkspaceError(f"{relative!r} is not a path inside the workspace")
+        return found
+
+    async def write(self, relative: str, content: str | bytes) -> None:
+        """Write a whole file, text as UTF-8; its directories are made."""
+        target = self.locate(relative)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def read_text(self, relative: str) -> str:
+        """A whole UTF-8 file. Raises `OSError`, `UnicodeDecodeError`."""
+        return self.locate(relative).read_text(encoding="utf-8")
+
+    def read_bytes(self, relative: str) -> bytes:
+        """A whole file. Raises `OSError`."""
+        return self.locate(relative).read_bytes()
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: str | bytes = b"",
+        timeout: float = DEFAULT_TIMEOUT,  # noqa: ASYNC109 - told apart in the result, see run_limited
+        env: Mapping[str, str] | None = None,
+    ) -> Finished:
+        """Run a command in the workspace, within the suite's limits; at most `timeout` seconds.
+
+        `{python}`, `{workspace}`, `{suite}` and `{id}` in arguments are replaced. Raises `CommandError` when it
+        cannot be started.
+        """
+        return await run_limited(
+            fill(argv, self.values),
+            cwd=self.path,
+            stdin=stdin.encode() if isinstance(stdin, str) else stdin,
+            env={**suite_environment(self.values), **(env or {})},
+            timeout=timeout,
+            limits=self._limits,
+        )
+
+
+def suite_environment(values: Mapping[str, str]) -> dict[str, str]:
+    """What every command of a suite finds in its environment beside the usual."""
+    return {"EVALBUS_SUITE": values["suite"]} if "suite" in values else {}
+
+
+def prepare(suite: Suite, case: Case, path: Path) -> Workspace:
+    """Make a run's workspace at `path`, from the suite's template; what was there before is removed.
+
+    Raises `TreeError`.
+    """
+    try:
+        remove_tree(path)
+        path.mkdir(parents=True)
+    except OSError as error:
+        raise TreeError.from_os(error) from error
+    table = suite.workspace
+    if table is not None and table.template is not None:
+        copy_tree(suite.root / table.template.replace("{id}", case.id), path, table.ignore)
+    return Workspace(path, suite.limits.of_commands, {"suite": str(suite.root), "id": case.id})
+
+
+def directory_of(work: Path, batch: BatchId, run: RunId, gen: Gen) -> Path:
+    """Where an attempt's workspace lies: `<work>/<batch>/<run>/<gen>`, names made fit for a file system."""
+    return work / _file_name(batch) / _file_name(run) / str(gen)
+
+
+def _file_name(text: str) -> str:
+    """A file name for any text: itself where it can be, else with a digest that keeps it apart from others."""
+    if re.fullmatch(r"[A-Za-z0-9_#-][A-Za-z0-9._#-]{0,99}", text):
+        return text
+    plain = re.sub(r"[^A-Za-z0-9_#-]+", "_", text)[:60]
+    return f"{plain}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
