@@ -104,7 +104,7 @@ async def check_fit(target: Target, *, plane: Plane = Plane.LIVE) -> ServerFacts
         async with asyncio.timeout(_SILENCE):
             wire = await Wire.open(address)
     except (ServerUnreachable, TimeoutError) as error:
-        _unreachable(target, error)
+        _unreachable(target, error, _hint(target))
     except ServerUnfit as error:
         cause = error.__cause__
         _refused(target, cause if isinstance(cause, ReplyError) else ReplyError(str(error)))
@@ -134,8 +134,11 @@ async def _loaded(target: Target, wire: Wire) -> Info:
 
 async def _examine(target: Target, plane: Plane, wire: Wire, info: Info) -> ServerFacts:
     product: Literal["redis", "valkey"] = "valkey" if "valkey_version" in info else "redis"
-    version = tuple(int(part) for part in info[f"{product}_version"].split(".") if part.isdecimal())
-    title = f"{product.capitalize()} {info[f'{product}_version']}"
+    number = info.get(f"{product}_version")
+    if number is None:
+        _unfit(target, "it does not say which version it is", "is it a proxy? give the URL of the server behind it")
+    version = tuple(int(part) for part in number.split(".") if part.isdecimal())
+    title = f"{product.capitalize()} {number}"
     mode = info.get("redis_mode") or info.get("server_mode")
     if version < _MINIMUM[product]:
         _unfit(target, f"{title} is too old", "use Redis 7.0 or Valkey 8.0, or no --url for one of our own")
@@ -143,12 +146,13 @@ async def _examine(target: Target, plane: Plane, wire: Wire, info: Info) -> Serv
         _unfit(target, "it is a Sentinel", "give the URL of the primary that it names")
     if mode == "cluster" or info.get("cluster_enabled") == "1":
         _unfit(target, "it is a cluster", "this release needs a single server")
-    if info["role"] != "master":
+    role = info.get("role", "master")
+    if role != "master":
         primary = f"{info.get('master_host')}:{info.get('master_port')}"
         _unfit(target, f"it is a replica of {primary}, and read-only", "give the URL of its primary")
 
     config = await _config(wire)
-    policy = config.get("maxmemory-policy") or info["maxmemory_policy"]
+    policy = config.get("maxmemory-policy") or info.get("maxmemory_policy", "not known")
     if policy != "noeviction":
         remedy = "CONFIG SET maxmemory-policy noeviction"
         _unfit(target, f"its maxmemory-policy is {policy}: it may drop keys that the fences rest on", remedy)
@@ -162,8 +166,8 @@ async def _examine(target: Target, plane: Plane, wire: Wire, info: Info) -> Serv
     return ServerFacts(
         product=product,
         version=version,
-        run_id=info["run_id"],
-        role=info["role"],
+        run_id=info.get("run_id", ""),
+        role=role,
         aof=aof,
         fsync=fsync,
         maxmemory_policy=policy,
@@ -218,16 +222,21 @@ def _refused(target: Target, error: ReplyError) -> NoReturn:
     _unfit(target, f"it answered {text!r}", "is it a Redis or a Valkey?")
 
 
-def _unreachable(target: Target, error: BaseException) -> NoReturn:
+def _hint(target: Target) -> str:
+    """What may be wrong when a server hangs up or says nothing: with TLS and without, either side may."""
+    if target.host is None:
+        return ""
+    return " (is TLS spoken there? redis:// is without)" if target.tls else " (if it wants TLS, write rediss://)"
+
+
+def _unreachable(target: Target, error: BaseException, hint: str = "") -> NoReturn:
     cause = error if isinstance(error, TimeoutError) else error.__cause__ or error
-    hint = ""
-    if isinstance(cause, ServerUnreachable | TimeoutError) and target.host is not None:
-        # a server that is spoken to in the wrong one of the two hangs up, or waits for more
-        hint = " (is TLS spoken there? redis:// is without)" if target.tls else " (if it wants TLS, write rediss://)"
-    raise ServerUnreachable(f"{target.redacted}: {_why(cause)}{hint}") from error
+    silent = isinstance(cause, ServerUnreachable | TimeoutError)
+    raise ServerUnreachable(f"{target.redacted}: {_why(cause)}{hint if silent else ''}") from error
 
 
 def _why(error: BaseException) -> str:
+    """The reason in words, of an error of the system."""
     text = str(error)
     match error:
         case TimeoutError():

@@ -78,7 +78,8 @@ class Home:
     @property
     def exists(self) -> bool:
         """Whether there has ever been a server here."""
-        return self.directory.is_dir()
+        with self._usable():
+            return self.directory.is_dir()
 
     def prepare(self) -> None:
         """Make the directories. Raises InputError when they cannot be made."""

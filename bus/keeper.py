@@ -149,14 +149,17 @@ class Keeper:
 
     def _unused(self) -> bool:
         """No user is left. If so, start.lock and users.lock stay taken until this process is gone."""
-        start = lock(self._directory / START_LOCK, exclusive=True, patience=0)
-        if start is None:  # somebody is deciding right now
+        try:
+            start = lock(self._directory / START_LOCK, exclusive=True, patience=0)
+            if start is None:  # somebody is deciding right now
+                return False
+            if not (self._directory / PIN).exists():
+                users = lock(self._directory / USERS_LOCK, exclusive=True, patience=0)
+                if users is not None:
+                    return True
+            os.close(start)
+        except FileNotFoundError:  # the directory is being deleted; `_lost` will say so
             return False
-        if not (self._directory / PIN).exists():
-            users = lock(self._directory / USERS_LOCK, exclusive=True, patience=0)
-            if users is not None:
-                return True
-        os.close(start)
         return False
 
     def _end(self, server: int) -> None:

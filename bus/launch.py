@@ -142,13 +142,13 @@ def repairs(home: Home, sizes: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def why_gone(home: Home) -> ServerError | None:
-    """The reason that the last start gave for its end; None when it gave none, like one that was killed."""
+    """The reason that the last start gave for failing; None when it gave none, like a server that was killed."""
     log = _text(home.log)
     if not log:  # it never came to open its log: the system would not run it, or it refused its settings
         words = _last_line(_text(home.keeper_log))
         return ServerUnfit(f"the embedded server cannot run: {words} ({_OWN_SERVER})") if words else None
-    warning = re.search(r" # (?!.*ready to exit)(.+)$", _last_line(log))
-    if warning is None:
+    warning = re.search(r" # (?!WARNING )(.+)$", _last_line(log))
+    if warning is None or "Ready to accept connections" in log:  # what it said later was not about its start
         return None
     damaged = re.search(r"Bad file format reading the append only file ([^\s:]+)", log)
     if damaged is not None:

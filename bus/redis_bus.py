@@ -48,7 +48,6 @@ _ADMIT_AT_ONCE = 100  # runs in one script: bounded work, and one message a hund
 _BEAT_AT_ONCE = 500  # leases, and entries, in one heartbeat: likewise
 
 
-
 def score_digest(judgement: Judgement) -> Digest:
     """What a judge signs: SHA-256 over the sealed head, the bin and the value, each on a line."""
     text = f"{judgement.head}\n{judgement.bin}\n{judgement.value}"
@@ -503,9 +502,7 @@ class RedisBus:
             "stream": keys.stream(group.stream),
             "rows": [keys.run(ref.run) for ref in leases],
         }
-        envelope = self._envelope(
-            batch, group=group.value, consumer=consumer, leases=len(leases), entries=len(entries)
-        )
+        envelope = self._envelope(batch, group=group.value, consumer=consumer, leases=len(leases), entries=len(entries))
         items = [part for ref in leases for part in (ref.run, ref.lease_id, str(ref.gen))]
         decisions = await self._link.run_many(
             target,

@@ -166,8 +166,8 @@ def _status(home: Home, notices: tuple[str, ...] = ()) -> ServerStatus:
     if not home.exists:
         return ServerStatus(False, None, None, None, False, False, home.directory, 0)
     with home.deciding():
-        running, in_use = home.kept(), home.in_use()
-    path = home.address()
+        running, in_use, pinned = home.kept(), home.in_use(), home.pin.exists()
+        path, sizes = home.address(), aof_sizes(home)
     info = answer(path) if running and path is not None else None
     return ServerStatus(
         running=running,
@@ -175,9 +175,9 @@ def _status(home: Home, notices: tuple[str, ...] = ()) -> ServerStatus:
         version=info["valkey_version"] if info else None,
         url=unix_url(path) if running and path is not None else None,
         in_use=in_use,
-        pinned=home.pin.exists(),
+        pinned=pinned,
         directory=home.directory,
-        aof_bytes=sum(aof_sizes(home).values()),
+        aof_bytes=sum(sizes.values()),
         notices=notices,
     )
 
@@ -205,4 +205,4 @@ def _bring_up(home: Home, claim: Callable[[], None]) -> _Up:
                 raise reason from None
             continue  # killed meanwhile, or it was ending already
         return _Up(socket, info, () if sizes is None else repairs(home, sizes))
-    raise ServerError(f"the embedded server died {_TRIES} times while it started (its log is {home.log})")
+    raise ServerUnreachable(f"the embedded server was killed {_TRIES} times as it started (its log is {home.log})")

@@ -24,6 +24,7 @@ __all__ = ["CLOCK", "Vector", "VectorOp", "load_vector"]
 
 CLOCK = "clock"
 """The one step that is no operation: it moves the server's time and has no answer."""
+VERBS = [verb.value for verb in Verb]
 MAX_BYTES = 8 * 2**20
 """A vector is a page or two; what is larger is some other file, named by mistake."""
 MAX_DEPTH = 64
@@ -180,9 +181,7 @@ class _Loader:
             self._kept[keep] = op
         return VectorOp(name, args, keep, expect)
 
-    def _clock(
-        self, place: str, args: dict[str, object], keep: object, expect: dict[str, object]
-    ) -> VectorOp:
+    def _clock(self, place: str, args: dict[str, object], keep: object, expect: dict[str, object]) -> VectorOp:
         self._names(args, ("advance_ms",), place, "argument")
         if not fits("int", args.get("advance_ms")):
             raise self._bad(f"{place}: 'advance_ms' must be a whole number from 0 to {MAX_INT}")
@@ -196,8 +195,8 @@ class _Loader:
         self._names(expect, known, f"{place}: expect", "field")
         self._references(expect, place)
         verb = expect.get("verb", Verb.COMMIT.value)
-        if verb not in list(Verb) and not str(verb).startswith("$"):
-            raise self._bad(f"{place}: expect: {verb!r} is no verb{_nearest(str(verb), list(Verb))}")
+        if verb not in VERBS and not str(verb).startswith("$"):
+            raise self._bad(f"{place}: expect: {verb!r} is no verb{_nearest(str(verb), VERBS)}")
 
     def _references(self, value: object, place: str) -> None:
         """Each `$name.field` must name an answer kept earlier, and a field that such an answer may have."""
@@ -215,9 +214,7 @@ class _Loader:
                 raise self._bad(f"{place}: {value!r}: no answer is kept as {name!r} before")
             fields = ("verb", "reason", *self._kept[name].answers)
             if wanted not in fields:
-                raise self._bad(
-                    f"{place}: {value!r}: answers there have no such field{_nearest(wanted, fields)}"
-                )
+                raise self._bad(f"{place}: {value!r}: answers there have no such field{_nearest(wanted, fields)}")
 
     def _names(self, given: Iterable[str], known: Iterable[str], place: str, noun: str) -> None:
         known = list(known)

@@ -176,9 +176,7 @@ def _same(expected: object, got: object) -> bool:
     if type(expected) is not type(got):
         return False
     if isinstance(expected, dict) and isinstance(got, dict):
-        return expected.keys() == got.keys() and all(
-            _same(item, got[name]) for name, item in expected.items()
-        )
+        return expected.keys() == got.keys() and all(_same(item, got[name]) for name, item in expected.items())
     if isinstance(expected, list) and isinstance(got, list):
         return len(expected) == len(got) and all(map(_same, expected, got))
     return expected == got

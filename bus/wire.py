@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -104,6 +104,8 @@ class Wire:
         self._waiting = waiting
         self._loop = asyncio.get_running_loop()
         self._buffer: list[bytes] = []
+        self.loads: Counter[str] = Counter()
+        """How often each script's text was sent on this connection; see `bus.scripts`."""
         self._silence = silence
         self._watch = self._loop.call_later(silence, self._look_for_silence)
 

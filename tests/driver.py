@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from bus.models import Model, build
+from bus.models import Answer, Model, build
 from bus.models.admission import Admission, Lease
 from bus.models.histogram import Histogram
 from bus.models.judge import Judge
@@ -68,14 +68,14 @@ def random_op(rng: random.Random, model: Model, past: Sequence[Call]) -> Call:
     return call
 
 
-def play_call(model: Model, call: Call) -> dict[str, object] | None:
+def play_call(model: Model, call: Call) -> Answer | None:
     """Play a call on a model. The clock has no answer."""
     if call.op == CLOCK:
         ms = call.args["advance_ms"]
         assert isinstance(ms, int)
         model.elapse(ms)
         return None
-    return model.decide(call.op, call.args).as_dict()
+    return model.decide(call.op, call.args)
 
 
 def random_config(rng: random.Random, fence: str) -> dict[str, object]:

@@ -2,8 +2,8 @@
 
 A race is an order of messages. With a dozen events there are millions of orders but far fewer states between
 them: two orders that left the same messages, the same known answers and the same state go on alike. So each
-state is visited once, and the orders through it are counted. Nothing is sampled: every step out of every
-reachable state is checked, and every end.
+state is visited once, and the orders through it are counted. Nothing is sampled: every reachable state is
+checked, and every step out of it.
 
     found = explore(events, lambda: build("transcript", {}), properties)
     found.broken      property → one order of events that breaks it
@@ -16,13 +16,11 @@ import dataclasses
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 from bus.models import Answer, Model
-from bus.vector_file import CLOCK
-from tests.driver import Call
+from tests.driver import Call, play_call
 
-__all__ = ["CRASH", "Event", "Exploration", "Kept", "Property", "Step", "explore", "random_order"]
+__all__ = ["CRASH", "Event", "Exploration", "Kept", "Property", "Step", "clone", "explore", "random_order"]
 
 Kept = Mapping[str, Mapping[str, object]]
 """Event → the fields of its answer, for the events that were granted."""
@@ -61,12 +59,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """Something that must hold. `step` is asked at each step, `end` once nothing is left to arrive."""
+    """Something that must hold. `step` is asked at each step, `live` in each state."""
 
     name: str
     step: Callable[[Step], bool] = lambda _step: True
-    end: Callable[[Model], bool] = lambda _model: True
-    """Liveness; may go on playing on the model that it is given."""
+    live: Callable[[Model], bool] = lambda _model: True
+    """Whether the work can still be brought to its end from here; goes on playing on a copy of the model."""
 
 
 @dataclass(slots=True)
@@ -88,36 +86,59 @@ def explore(
     events: Sequence[Event],
     make: Callable[[], Model],
     properties: Sequence[Property],
-    until: str | None = None,
+    *,
+    until_broken: bool = False,
 ) -> Exploration:
     """Play every order of the events from the empty state and ask every property.
 
-    `until` names a property: the search is over once it was seen to break.
+    `until_broken`: one order that breaks one of them is enough, and ends the search.
     """
-    explorer = _Explorer(properties, until)
-    explorer.found.orders = explorer.visit(_State.start(events, make()), ())
+    explorer = _Explorer(properties, until_broken)
+    explorer.found.orders = explorer.visit(_start(events, make()), ())
     explorer.found.states = len(explorer.seen)
     return explorer.found
 
 
-def random_order(events: Sequence[Event], model: Model, rng: random.Random) -> list[Call]:
-    """One order, as the calls that were really made from `model`'s state on: to be repeated on a server."""
-    state = _State.start(events, model)
-    calls: list[Call] = []
+def random_order(events: Sequence[Event], model: Model, rng: random.Random) -> list[Step]:
+    """One order from `model`'s state on, with what the model answered: to be repeated on a server."""
+    state = _start(events, model)
+    steps: list[Step] = []
     while ready := state.ready():
-        arrival = state.arrive(rng.choice(ready))
-        calls += [arrival.call] if arrival.call else []
-        state = arrival.state
-    return calls
+        event = rng.choice(ready)
+        call = state.call(event)
+        if call is None:
+            state = state.unsent(event)
+            continue
+        played = _play(state.at, call)
+        steps.append(Step(state.at.model, call, played.answer, played.at.model))
+        state = state.sent(event, played)
+    return steps
 
 
 @dataclass(frozen=True, slots=True)
-class _Arrival:
-    """What an event led to. There is no call when nothing was sent."""
+class _At:
+    """Where the fence stands; `key` is equal for models that behave alike."""
 
-    state: _State
-    call: Call | None = None
-    answer: Answer | None = None
+    model: Model
+    key: object
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    answer: Answer | None
+    at: _At
+
+
+def _play(at: _At, call: Call) -> _Played:
+    model = clone(at.model)
+    answer = play_call(model, call)
+    decisive = _decisive(model)
+    key = at.key if decisive == _decisive(at.model) else _freeze(decisive)
+    return _Played(answer, _At(model, key))
+
+
+def _decisive(model: Model) -> dict[str, object]:
+    return {name: value for name, value in vars(model).items() if name not in NO_PART_IN_DECISIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,100 +147,108 @@ class _State:
 
     left: Mapping[str, Event]
     kept: Kept
-    model: Model
     knowledge: object
-    standing: object
-    """`kept` and `model` in a form that is equal for equal states; carried along where nothing changed."""
+    """`kept`, frozen."""
+    at: _At
 
-    @classmethod
-    def start(cls, events: Sequence[Event], model: Model) -> _State:
-        return cls({event.name: event for event in events}, {}, model, _freeze({}), _freeze(_decisive(model)))
-
+    @property
     def key(self) -> object:
-        return frozenset(self.left), self.knowledge, self.standing
+        return frozenset(self.left), self.knowledge, self.at.key
 
     def ready(self) -> list[Event]:
         return [event for event in self.left.values() if not self.left.keys() & set(event.after)]
 
-    def arrive(self, event: Event) -> _Arrival:
+    def call(self, event: Event) -> Call | None:
+        """What is sent; nothing by a crash, or by somebody who never learned what it needs."""
         if event.op == CRASH:
-            silent = {name for name, other in self.left.items() if event.name in other.silenced_by}
-            return _Arrival(self._without(event, silent))
+            return None
         try:
-            call = Call(event.op, event.args(self.kept))
+            return Call(event.op, event.args(self.kept))
         except KeyError:
-            return _Arrival(self._without(event, {event.name}))
-        model = _clone_model(self.model)
-        answer = None
-        if event.op == CLOCK:
-            ms = call.args["advance_ms"]
-            assert isinstance(ms, int)
-            model.elapse(ms)
-        else:
-            answer = model.decide(call.op, call.args)
-        return _Arrival(self._moved(event, answer, model), call, answer)
+            return None
 
-    def _without(self, event: Event, gone: set[str]) -> _State:
-        left = {name: other for name, other in self.left.items() if name != event.name}
-        return dataclasses.replace(self, left=_without(left, gone))
+    def unsent(self, event: Event) -> _State:
+        gone = {event.name}
+        if event.op == CRASH:
+            gone = {name for name, other in self.left.items() if event.name in other.silenced_by}
+        return dataclasses.replace(self, left=_remaining(self.left, {event.name} | _following(self.left, gone)))
 
-    def _moved(self, event: Event, answer: Answer | None, model: Model) -> _State:
-        left = {name: other for name, other in self.left.items() if name != event.name}
-        kept, knowledge, standing = self.kept, self.knowledge, self.standing
-        if answer is not None and answer.verb in ("commit", "duplicate"):
-            kept = {**kept, event.name: dict(answer.fields)}
-            knowledge = _freeze(kept)
-        decisive = _decisive(model)
-        if decisive != _decisive(self.model):
-            standing = _freeze(decisive)
-        return _State(left, kept, model, knowledge, standing)
+    def sent(self, event: Event, played: _Played) -> _State:
+        left = _remaining(self.left, {event.name})
+        answer = played.answer
+        if answer is None or answer.verb not in ("commit", "duplicate"):
+            return _State(left, self.kept, self.knowledge, played.at)
+        kept = {**self.kept, event.name: dict(answer.fields)}
+        return _State(left, kept, _freeze(kept), played.at)
 
 
-def _decisive(model: Model) -> dict[str, object]:
-    return {name: value for name, value in vars(model).items() if name not in NO_PART_IN_DECISIONS}
+def _start(events: Sequence[Event], model: Model) -> _State:
+    at = _At(model, _freeze(_decisive(model)))
+    return _State({event.name: event for event in events}, {}, _freeze({}), at)
 
 
-def _without(left: Mapping[str, Event], gone: set[str]) -> dict[str, Event]:
-    """What is left when some events never happen: whatever had to follow them does not either."""
+def _following(left: Mapping[str, Event], gone: set[str]) -> set[str]:
+    """When some events never happen, whatever had to follow them does not happen either."""
     while more := {name for name, event in left.items() if gone & set(event.after)} - gone:
         gone = gone | more
-    return {name: event for name, event in left.items() if name not in gone}
+    return gone
+
+
+def _remaining(left: Mapping[str, Event], gone: set[str]) -> dict[str, Event]:
+    """What is left. A crash of somebody who has nothing more to send is no event."""
+    events = {name: event for name, event in left.items() if name not in gone}
+    silenced = {crash for event in events.values() for crash in event.silenced_by}
+    return {name: event for name, event in events.items() if event.op != CRASH or name in silenced}
 
 
 class _Explorer:
-    def __init__(self, properties: Sequence[Property], until: str | None) -> None:
+    def __init__(self, properties: Sequence[Property], until_broken: bool) -> None:
         self.properties = properties
-        self.until = until
+        self.until_broken = until_broken
         self.found = Exploration()
         self.seen: dict[object, int] = {}
         """State → how many orders lead from it to an end."""
+        self.played: dict[object, _Played] = {}
+        """Standing and call → what came of it: the same from wherever it is reached, so asked about once."""
+        self.finished: set[object] = set()
+        """Standings from which liveness was asked."""
 
     def visit(self, state: _State, path: tuple[str, ...]) -> int:
-        if self.until in self.found.broken:
+        if self.until_broken and self.found.broken:
             return 0
-        key = state.key()
-        if key not in self.seen:
-            self.seen[key] = self._orders(state, path)
-        return self.seen[key]
+        if state.key not in self.seen:
+            self.seen[state.key] = self._orders(state, path)
+        return self.seen[state.key]
 
     def _orders(self, state: _State, path: tuple[str, ...]) -> int:
+        if state.at.key not in self.finished:
+            self.finished.add(state.at.key)
+            self._ask(path, lambda held: held.live(clone(state.at.model)))
         ready = state.ready()
         if not ready:
             self.found.ends += 1
-            self._ask(path, lambda held: held.end(_clone_model(state.model)))
             return 1
         return sum(self._arrive(state, event, (*path, event.name)) for event in ready)
 
     def _arrive(self, state: _State, event: Event, path: tuple[str, ...]) -> int:
-        arrival = state.arrive(event)
-        if arrival.call is not None:
-            step = Step(state.model, arrival.call, arrival.answer, arrival.state.model)
+        call = state.call(event)
+        if call is None:
+            return self.visit(state.unsent(event), path)
+        return self.visit(state.sent(event, self._play(state.at, call, path)), path)
+
+    def _play(self, at: _At, call: Call, path: tuple[str, ...]) -> _Played:
+        key = (at.key, call.op, _freeze(dict(call.args)))
+        if key not in self.played:
+            played = self.played[key] = _play(at, call)
+            step = Step(at.model, call, played.answer, played.at.model)
             self._ask(path, lambda held: held.step(step))
-        if arrival.answer is not None:
-            reason = arrival.answer.reason
-            words = (event.op, arrival.answer.verb.value, *([reason] if reason else []))
-            self.found.outcomes.add(" ".join(words))
-        return self.visit(arrival.state, path)
+            self._note(step)
+        return self.played[key]
+
+    def _note(self, step: Step) -> None:
+        if step.answer is not None:
+            reason = [step.answer.reason] if step.answer.reason else []
+            self.found.outcomes.add(" ".join([step.call.op, step.answer.verb.value, *reason]))
 
     def _ask(self, path: tuple[str, ...], holds: Callable[[Property], bool]) -> None:
         for held in self.properties:
@@ -227,7 +256,7 @@ class _Explorer:
                 self.found.broken[held.name] = path
 
 
-def _clone_model(model: Model) -> Model:
+def clone(model: Model) -> Model:
     """A copy that shares nothing that can change. `copy.deepcopy` does the same, ten times slower."""
     twin = copy.copy(model)
     vars(twin).update({name: _clone(value) for name, value in vars(model).items()})
@@ -244,7 +273,7 @@ def _clone(value: object) -> object:
             return [_clone(item) for item in value]
         case set():
             return set(value)
-    if parts := _mutable_parts(type(value)):
+    if parts := _mutable_parts(value):
         twin = copy.copy(value)
         for name in parts:
             setattr(twin, name, _clone(getattr(value, name)))
@@ -263,14 +292,14 @@ def _freeze(value: object) -> object:
             return tuple([_freeze(item) for item in value])
         case set():
             return frozenset(value)
-    if parts := _mutable_parts(type(value)):
+    if parts := _mutable_parts(value):
         return tuple([_freeze(getattr(value, name)) for name in parts])
     return value
 
 
-@cache
-def _mutable_parts(kind: type) -> tuple[str, ...]:
+def _mutable_parts(value: object) -> tuple[str, ...]:
     """The fields of a dataclass that can change; a frozen one is shared, and hashable, as it is."""
-    if not dataclasses.is_dataclass(kind) or kind.__hash__ is not None:
+    hashable = getattr(type(value), "__hash__", None) is not None
+    if hashable or not dataclasses.is_dataclass(value):
         return ()
-    return tuple(part.name for part in dataclasses.fields(kind))
+    return tuple(part.name for part in dataclasses.fields(value))

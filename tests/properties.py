@@ -1,9 +1,9 @@
 """The named properties of each fence, as the docstrings of the models list them.
 
 Each is asked at one step: what was accepted is compared with the state before it, what must not move with the state
-after. They are written against the state alone and compute what they can anew (hashes, counts), so that a model that
-checks wrongly is not judged by its own check. The last ones, named L, are asked at the end: from wherever the events
-led, somebody who follows the protocol can bring the work to its end.
+after. They are written against the state alone and compute what they can anew (hashes, counts), so that a model
+that checks wrongly is not judged by its own check. The last ones, named L, are liveness: from wherever the
+events have led, somebody who follows the protocol can bring the work to its end.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ TRANSCRIPT = (
     Property("P5 the head is the chain over a prefix that stays", _one_unbroken_chain),
     Property("P6 an intention is resolved by its name, before the seal", _resolved_by_name),
     Property("P7 generations grow", _gens_grow),
-    Property("L1 every run can be sealed", end=_every_run_can_be_sealed),
+    Property("L1 every run can be sealed", live=_every_run_can_be_sealed),
 )
 
 
@@ -228,7 +228,7 @@ HISTOGRAM = (
     Property("H4 a close has every run and the quorum", _a_close_is_over_a_closed_set),
     Property("H5 a row is the fenced one, once", _rows_are_the_fenced_ones),
     Property("H6 in flight is bounded", _in_flight_is_bounded),
-    Property("L1 the batch can be closed", end=_the_batch_can_be_closed),
+    Property("L1 the batch can be closed", live=_the_batch_can_be_closed),
 )
 
 
@@ -280,7 +280,7 @@ JUDGE = (
     Property("J3 a tombstoned epoch never signs", _tombstones_never_sign),
     Property("J4 replays stay within the budget", _replays_are_bounded),
     Property("J5 only unscored runs wait for review", _only_the_unscored_wait),
-    Property("L1 every run can be scored", end=_every_run_can_be_scored),
+    Property("L1 every run can be scored", live=_every_run_can_be_scored),
 )
 
 
@@ -338,7 +338,7 @@ def _every_step_can_commit(model: Model) -> bool:
     at = _as(Admission, model)
     _sweep(at)
     for step in sorted({lease.step for lease in at.leases.values()} - at.committed.keys()):
-        lease: Mapping[str, object] = at.decide("acquire", {"step": step}).fields
+        lease: Mapping[str, object] = at.decide("acquire", {"step": step, "lease": f"retry of {step}"}).fields
         if not lease or at.decide("apply", {**lease, "digest": "retried"}).verb is not Verb.COMMIT:
             return False
         at.decide("release", {"lease": lease["lease"]})
@@ -350,8 +350,8 @@ ADMISSION = (
     Property("P2 a step commits at most once", _one_commit_a_step),
     Property("P3 a commit's lease and gen were live", _by_a_live_lease),
     Property("P4 a timeout gives a stale body, or no second send", _a_timeout_is_answered),
-    Property("L1 no slot leaks", end=_no_slot_leaks),
-    Property("L2 every step can commit", end=_every_step_can_commit),
+    Property("L1 no slot leaks", live=_no_slot_leaks),
+    Property("L2 every step can commit", live=_every_step_can_commit),
 )
 
 

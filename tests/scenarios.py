@@ -298,7 +298,7 @@ def _of(who: str, **more: object) -> Args:
     return lambda k: {**_lease(k, who), **more}
 
 
-def _admission(bound: int, *meets: str) -> Scenario:
+def _admission(bound: int) -> Scenario:
     return Scenario(
         f"admission, bound {bound}",
         "admission",
@@ -317,6 +317,7 @@ def _admission(bound: int, *meets: str) -> Scenario:
             Event("b.release", "release", _of("b"), after=("b.body",)),
             Event("time passes", CLOCK, _always(advance_ms=1000)),
             Event("reclaim a", "reclaim", _of("a", cancelled=False), after=("timeout",)),
+            Event("reclaim b", "reclaim", _of("b", cancelled=True), after=("b.acquire",)),
             Event("c.acquire", "acquire", _always(step="s2", lease="c" * 32)),
         ),
         meets=frozenset(
@@ -332,8 +333,8 @@ def _admission(bound: int, *meets: str) -> Scenario:
                 "reclaim commit",
                 "reclaim in_doubt cancel_pending",
                 "reclaim reject double_release",
+                "reclaim reject still_live",
                 "release reject double_release",
-                *meets,
             }
         ),
     )

@@ -68,10 +68,7 @@ def test_the_image_has_every_package_that_the_wheel_ships() -> None:
 def test_docker_compose_takes_the_file() -> None:
     """The judge of the format itself, where there is one; it needs no engine."""
     docker = shutil.which("docker")
-    if (
-        docker is None
-        or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode
-    ):
+    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
         pytest.skip("docker compose is not installed")
     found = subprocess.run(
         [docker, "compose", "--file", str(ROOT / "compose.yaml"), "config", "--quiet"],

@@ -285,9 +285,10 @@ def test_the_rights_that_are_asked_for_are_those_that_scripts_need() -> None:
         ("redis_version:6.2.14\r\nredis_mode:standalone", "Redis 6.2.14 is too old"),
         ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:7.2.11", "Valkey 7.2.11 is too old"),
         ("redis_version:7.2.4\r\nredis_mode:sentinel", "it is a Sentinel"),
+        ("uptime:1", "does not say which version"),
     ],
 )
-async def test_an_old_server_is_refused_by_its_own_version(info: str, problem: str) -> None:
+async def test_a_server_is_refused_by_what_it_says_that_it_is(info: str, problem: str) -> None:
     """Valkey calls itself a Redis 7.2.4 as well. These are scripted: none of them can be installed everywhere."""
     async with scripted(info.encode()) as target:
         assert problem in await refusal(target)

@@ -127,9 +127,7 @@ def test_a_place_that_will_not_do_is_one_clear_line(name: str, message: str, tmp
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_directory_that_takes_no_file_is_found_by_trying(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_takes_no_file_is_found_by_trying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A read-only mount looks writable to root: only the attempt tells."""
     real = os.open
 

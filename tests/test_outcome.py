@@ -87,9 +87,7 @@ def counters(status: BatchStatus, *, snapshot_id: str | None = None, scored: int
     )
 
 
-def closed(
-    rows: tuple[RunRow, ...] = ROWS, gate: Mapping[str, float | int] | None = None, quorum: int = 3
-) -> Outcome:
+def closed(rows: tuple[RunRow, ...] = ROWS, gate: Mapping[str, float | int] | None = None, quorum: int = 3) -> Outcome:
     """The outcome of the batch of these rows, closed."""
     spec = replace(SPEC, intended=len(rows), quorum=quorum, gate=SPEC.gate if gate is None else gate)
     snapshot = Snapshot.from_rows(rows, spec)

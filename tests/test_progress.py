@@ -12,9 +12,7 @@ from bus.port import BatchStatus, Counters
 from workers.progress import Glance, Pace, Progress
 
 
-def counters(
-    done: int, *, intended: int = 40, holes: int = 0, status: BatchStatus = BatchStatus.OPEN
-) -> Counters:
+def counters(done: int, *, intended: int = 40, holes: int = 0, status: BatchStatus = BatchStatus.OPEN) -> Counters:
     """A batch of which `done` runs have ended, `holes` of them without a score."""
     return Counters(
         status=status,

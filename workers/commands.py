@@ -136,7 +136,7 @@ async def run_limited(
     `env` is added to `clean_environment(cwd)`; `limits` are the defaults when left out. Raises `CommandError`
     when it cannot be started (no such program). A command that ran and failed is a `Finished`, not an error.
     """
-    limits = limits or Limits()
+    limits, cwd = limits or Limits(), cwd.absolute()
     started = time.monotonic()
     with contextlib.ExitStack() as ours:
         status, far = socket.socketpair()
@@ -214,9 +214,7 @@ async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
 def _exit_code(answer: bytes, argv: Sequence[str]) -> int:
     lines = answer.splitlines()
     if not lines:
-        raise CommandError(
-            f"cannot run {argv[0]!r}: the process that starts commands died, or cannot kill it"
-        )
+        raise CommandError(f"cannot run {argv[0]!r}: the process that starts commands died, or cannot kill it")
     first: nursery.Answer = json.loads(lines[0])
     if "failed" in first:
         raise CommandError(f"cannot run {argv[0]!r}: {first['failed']}")

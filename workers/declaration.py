@@ -83,13 +83,15 @@ class Place:
     cases: tuple[Case, ...]
     digest: Digest
     by_id: Mapping[str, Case]
+    not_counted: tuple[str, ...]
+    """Patterns of what in `root` is no part of the suite."""
 
 
 class Suite(Table):
     """A suite. Durations are in seconds; see the tables for theirs."""
 
-    name: Annotated[str, AfterValidator(_name)] | None = None
-    """None until it is loaded: then at least the directory's name."""
+    name: Annotated[str, AfterValidator(_name)] = ""
+    """When left out, loading makes one of the directory's."""
     declared_cases: Annotated[str | tuple[Mapping[str, object], ...], PlainValidator(_cases)] = Field(alias="cases")
     trials: Count = 1
     """Runs of each case."""
@@ -116,7 +118,7 @@ class Suite(Table):
     """None: a run works in an empty directory, of which nothing is sealed."""
     scorer: ScorerTable
     limits: LimitsTable = LimitsTable()
-    judging: JudgeTable = Field(JudgeTable(), alias="judge")
+    judging: JudgeTable = Field(default=JudgeTable(), alias="judge")
     gate: GateTable = GateTable()
 
     _place: Place | None = PrivateAttr(None)

@@ -24,7 +24,7 @@ import structlog
 
 from bus.errors import EvalbusError, InputError, ServerError
 from workers.parent_death import die_with_parent
-from workers.role_options import Role, RoleOptions
+from workers.role_options import STOPPED, Role, RoleOptions
 
 __all__ = ["Fleet"]
 
@@ -94,7 +94,7 @@ class Fleet:
                 self._fail(_reason(member, code))
                 return
             member.quick_deaths = member.quick_deaths + 1 if loop.time() - started < _AT_ONCE else 0
-            self.restarts.append(f"{member.options.name} died ({_how(code)}), started again")
+            self.restarts.append(f"{member.options.name} ended ({_how(code)}), started again")
             log.warning("process.died", name=member.options.name, code=code, deaths=member.deaths)
             if member.quick_deaths:
                 await asyncio.sleep(min(_FIRST_PAUSE * 2 ** (member.quick_deaths - 1), _LONGEST_PAUSE))
@@ -135,6 +135,8 @@ class Fleet:
 
 
 def _how(code: int) -> str:
+    if code == STOPPED:
+        return "told to stop by somebody else"
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
 
 

@@ -16,7 +16,7 @@ A command lives as long as the worker's end of its status socket can still send:
 | the command exits                | kills the rest of its group, reaps it, answers how it ended  |
 | the worker ends its sending side | kills the group; then as above                               |
 | the worker is killed             | kills all groups and what escaped from them, exits           |
-| the nursery itself is killed     | the kernel kills the commands (Linux); no answer is read     |
+| the nursery itself is killed     | the kernel kills the commands (Linux), not their children    |
 
 The group is killed before its leader is reaped, while the number cannot belong to anyone else. What left the
 group (`setsid`) comes back to the nursery as an orphan (Linux) and is killed once no command is running.

@@ -13,8 +13,8 @@ from typing import Final
 
 __all__ = ["duration", "share_of", "size"]
 
-_WRITTEN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
-_SHARE: Final = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%")
+_WRITTEN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", re.ASCII)
+_SHARE: Final = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", re.ASCII)
 
 _LONGEST: Final = 10**9
 """Seconds, some thirty years: beyond it, timers overflow."""

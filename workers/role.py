@@ -27,7 +27,7 @@ from workers import logs
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.planner import Planner
-from workers.role_options import Role, RoleOptions
+from workers.role_options import STOPPED, Role, RoleOptions
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
 from workers.suite import load_suite
@@ -44,8 +44,11 @@ class _Stoppable(Protocol):
     async def run(self) -> None: ...
 
 
-async def run_role(options: RoleOptions) -> None:
-    """Serve until stopped. Raises EvalbusError."""
+async def run_role(options: RoleOptions) -> bool:
+    """Serve until stopped. True when the batch that was asked for has ended, False when a signal stopped it.
+
+    Raises EvalbusError.
+    """
     runtime = SystemRuntime()
     name = ConsumerId(options.name or f"{options.role}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
     home = home_directory(Path(options.home) if options.home else None)
@@ -62,7 +65,7 @@ async def run_role(options: RoleOptions) -> None:
         try:
             catalogue = Catalogue(bus, suite, BatchId(options.batch) if options.batch else None)
             role = _build(options, bus, runtime, name, catalogue, home / "work" / name)
-            await _until_stopped(role)
+            return await _until_stopped(role)
         finally:
             await bus.aclose()
     finally:
@@ -87,13 +90,19 @@ def _build(
     return Consumer(bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots)
 
 
-async def _until_stopped(role: _Stoppable) -> None:
-    loop = asyncio.get_running_loop()
+async def _until_stopped(role: _Stoppable) -> bool:
+    told = asyncio.Event()
+
+    def stop() -> None:
+        told.set()
+        role.stop()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, role.stop)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     log.info("role.started")
     await role.run()
-    log.info("role.ended")
+    log.info("role.ended", stopped=told.is_set())
+    return not told.is_set()
 
 
 def main() -> None:
@@ -101,10 +110,11 @@ def main() -> None:
     options = RoleOptions.from_json(sys.argv[1])
     logs.configure(role=options.role.value)
     try:
-        asyncio.run(run_role(options))
+        ended = asyncio.run(run_role(options))
     except EvalbusError as error:
         print(f"evalbus {options.role}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    sys.exit(0 if ended else STOPPED)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,10 @@ from enum import StrEnum
 
 from bus.types import Plane
 
-__all__ = ["Role", "RoleOptions"]
+__all__ = ["STOPPED", "Role", "RoleOptions"]
+
+STOPPED = 75
+"""Exit code by which a fleet's process says that a signal stopped it: its batch has not ended (EX_TEMPFAIL)."""
 
 
 class Role(StrEnum):

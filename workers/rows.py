@@ -190,9 +190,7 @@ def _parquet_rows(path: Path, shown: Path | str) -> Iterator[Row]:
         import pyarrow  # noqa: PLC0415
         import pyarrow.parquet  # noqa: PLC0415
     except ImportError:
-        raise InputError(
-            "reading Parquet needs pyarrow", file=shown, remedy="pip install 'evalbus[parquet]'"
-        ) from None
+        raise InputError("reading Parquet needs pyarrow", file=shown, remedy="pip install 'evalbus[parquet]'") from None
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:

@@ -70,7 +70,8 @@ class ScorerRole:
             finally:
                 with contextlib.suppress(OSError):  # litter, not a loss: the next epoch has a directory of its own
                     await asyncio.to_thread(remove_tree, folder)
-            log.info("score.signed" if ended.applied else "score.refused", decision=str(ended))
+            if not ended.applied:
+                log.warning("score.refused", decision=str(ended))
 
     async def _judge(
         self, lease: Lease, ref: Ref, served: Served, granted: Mapping[str, Any], folder: Path

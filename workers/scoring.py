@@ -25,18 +25,17 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from decimal import Context, Decimal
 from pathlib import Path
 from typing import Final, Protocol
 
 from workers.cases import Case
 from workers.commands import CommandError, Finished, fill, run_limited
+from workers.comparing import Compare, TargetError, includes, is_exact, is_number, patterns_of
 from workers.solving import passed_on
 from workers.suite import Suite, function_of
-from workers.tables import ScorerTable
-from workers.trees import TreeError, copy_tree
+from workers.trees import TreeError
 from workers.usercode import UserCodeError, call_guarded
-from workers.workspace import suite_environment
+from workers.workspace import copy_of_case, suite_environment
 
 __all__ = ["Score", "Scorer", "ScorerError", "Sealed", "make_scorer"]
 
@@ -83,111 +82,30 @@ def make_scorer(suite: Suite) -> Scorer:
         case "regex":
             return _RegexScorer(suite)
         case "numeric":
-            return _Plain(suite, _is_number)
+            return _ComparingScorer(suite, is_number)
         case "includes":
-            return _Plain(suite, _includes)
+            return _ComparingScorer(suite, includes)
         case _:
-            return _Plain(suite, _is_exact)
+            return _ComparingScorer(suite, is_exact)
 
 
 def _verdict(suite: Suite, passed: bool, value: str | None = None, note: str = "") -> Score:
     return Score(suite.bins[0 if passed else 1], value or ("1" if passed else "0"), note)
 
 
-# --- comparing --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
-class _Compared:
-    """What a comparison found; `value` when it is more than yes or no."""
-
-    passed: bool
-    value: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Plain:
-    """A scorer that only compares."""
+class _ComparingScorer:
+    """A scorer that needs no more than the two texts."""
 
     suite: Suite
-    compare: Callable[[str, Case, ScorerTable], _Compared]
+    compare: Compare
 
     async def score(self, case: Case, sealed: Sealed) -> Score:
-        found = self.compare(sealed.answer, case, self.suite.scorer)
+        try:
+            found = self.compare(sealed.answer, case.target, self.suite.scorer)
+        except TargetError as error:
+            raise ScorerError(str(error)) from error
         return _verdict(self.suite, found.passed, found.value)
-
-
-def _is_exact(answer: str, case: Case, table: ScorerTable) -> _Compared:
-    return _Compared(_as_compared(answer, table) in [_as_compared(text, table) for text in _targets(case)])
-
-
-def _includes(answer: str, case: Case, table: ScorerTable) -> _Compared:
-    targets = [_as_compared(text, table) for text in _targets(case)]
-    if "" in targets:
-        raise ScorerError("the target is empty, which every answer includes")
-    return _Compared(any(target in _as_compared(answer, table) for target in targets))
-
-
-def _as_compared(text: str, table: ScorerTable) -> str:
-    text = text.strip() if table.strip else text
-    return text.casefold() if table.ignore_case else text
-
-
-def _targets(case: Case) -> list[str]:
-    """The target as texts, any of which counts. Numbers are their JSON text."""
-    given = case.target if isinstance(case.target, list) else [case.target]
-    if not given:
-        raise ScorerError("the target is an empty list")
-    texts = []
-    for each in given:
-        if isinstance(each, str):
-            texts.append(each)
-        elif isinstance(each, int | float) and not isinstance(each, bool):
-            texts.append(json.dumps(each))
-        else:
-            what = "the case has no target" if each is None else f"the target holds {type(each).__name__}"
-            raise ScorerError(f"{what}, text or a number is needed")
-    return texts
-
-
-# --- numbers ----------------------------------------------------------------------------------------------
-
-_NUMBER: Final = re.compile(
-    r"""
-    (?<![A-Za-z_0-9.])            # not inside a word, a version, a number that was read already
-    (?:(?<!\))[-+\u2212])?        # a sign, also the typographic minus; "f(2)-3" is a difference
-    (?:\d{1,3}(?:,\d{3})+(?!\d)  # 1,234,567
-      |\d+|(?=\.\d))             # 1234567 or .5
-    (?:\.\d+)?(?:[eE][-+]?\d+)?
-    """,
-    re.VERBOSE,
-)
-_EXACT: Final = Context(prec=60, traps=[])
-"""Decimals: with floats, 1.1 is not within 0.1 of 1. Without traps: what is too large becomes infinite."""
-
-
-def _is_number(answer: str, case: Case, table: ScorerTable) -> _Compared:
-    target = _target_number(case)
-    found = _NUMBER.findall(answer)
-    number = _decimal(found[-1]) if found else None
-    if number is None:
-        return _Compared(False, "nan")
-    allowed = _EXACT.max(Decimal(str(table.tolerance)), _EXACT.multiply(Decimal(str(table.relative)), abs(target)))
-    return _Compared(_EXACT.abs(_EXACT.subtract(number, target)) <= allowed, str(number))
-
-
-def _target_number(case: Case) -> Decimal:
-    given = case.target
-    text = str(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
-    number = _decimal(text.strip()) if isinstance(text, str) and _NUMBER.fullmatch(text.strip()) else None
-    if number is None:
-        raise ScorerError(f"the target {given!r} is not a number"[:200])
-    return number
-
-
-def _decimal(text: str) -> Decimal | None:
-    number = _EXACT.create_decimal(text.replace(",", "").replace("\u2212", "-"))
-    return number if number.is_finite() else None
 
 
 # --- searching --------------------------------------------------------------------------------------------
@@ -214,12 +132,10 @@ class _RegexScorer:
 
     async def score(self, case: Case, sealed: Sealed) -> Score:
         table = self.suite.scorer
-        patterns = [table.pattern] if table.pattern is not None else _targets(case)
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except (re.error, RecursionError, OverflowError) as error:
-                raise ScorerError(f"{pattern[:100]!r} is not a regular expression: {error}") from None
+        try:
+            patterns = patterns_of(case.target, table)
+        except TargetError as error:
+            raise ScorerError(str(error)) from error
         asked = {
             "patterns": patterns,
             "answer": sealed.answer,
@@ -249,13 +165,13 @@ class _CommandScorer:
         table = self.suite.scorer
         with tempfile.TemporaryDirectory(prefix="evalbus-score-") as own:
             outside = Path(own)
-            workspace = sealed.workspace or outside / "workspace"
+            workspace = (sealed.workspace or outside / "workspace").absolute()
             workspace.mkdir(exist_ok=True)
             (outside / "answer.txt").write_text(sealed.answer, encoding="utf-8", newline="")
             (outside / "case.json").write_text(json.dumps(asdict(case)), encoding="utf-8")
             if table.files is not None:
                 try:
-                    copy_tree(self.suite.root / table.files.replace("{id}", case.id), workspace, _LEFT_BEHIND)
+                    copy_of_case(self.suite, table.files, case, workspace)
                 except TreeError as error:
                     raise ScorerError(f"the hidden files cannot be copied: {error}") from error
             values = {
@@ -274,9 +190,6 @@ class _CommandScorer:
         if _end_of(finished) in table.fail_on:
             return _verdict(self.suite, False, note=_told(finished))
         raise ScorerError(f"{command[0]}: {_told(finished)}")
-
-
-_LEFT_BEHIND: Final = ("__pycache__", "*.pyc")
 
 
 def _end_of(finished: Finished) -> int | str:

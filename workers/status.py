@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.port import RunState
+from bus.port import RunRow, RunState
 from bus.redis_bus import RedisBus
 from bus.server import ServerStatus
 from workers.job import batch_name, fetch_outcome
@@ -15,30 +15,31 @@ if TYPE_CHECKING:
 
 __all__ = ["show_all", "show_one", "show_server"]
 
+_TEXT_COLUMNS = 2  # the first two are text, the others numbers
 _MANY = 20  # runs named one by one
 
 
 async def show_all(bus: RedisBus, console: Console) -> None:
-    """A line a batch."""
-    from rich.table import Table  # noqa: PLC0415
-
-    batches = await bus.all_batches()
-    if not batches:
+    """A line a batch, in columns; never cut, so that a name can be copied."""
+    titles = ["batch", "state", "runs", "admitted", "running", "sealed", "scored", "holes", "refused"]
+    lines = [titles]
+    for name in sorted(await bus.all_batches()):
+        counts = await bus.counters(name)
+        numbers = (
+            counts.intended, counts.admitted, counts.running, counts.sealed + counts.scoring, counts.scored,
+            counts.holes, sum(counts.refusals.values()),
+        )  # fmt: skip
+        lines.append([name, counts.status.value, *map(str, numbers)])
+    if len(lines) == 1:
         console.print("no batches on this server", markup=False)
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("batch", "state"):
-        table.add_column(title, no_wrap=True)
-    for title in ("runs", "admitted", "running", "sealed", "scored", "holes", "refused"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for name in sorted(batches):
-        counts = await bus.counters(name)
-        table.add_row(
-            name, counts.status.value, str(counts.intended), str(counts.admitted), str(counts.running),
-            str(counts.sealed + counts.scoring), str(counts.scored), str(counts.holes),
-            str(sum(counts.refusals.values())),
-        )  # fmt: skip
-    console.print(table)
+    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    for line in lines:
+        cells = [
+            text.ljust(width) if column < _TEXT_COLUMNS else text.rjust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        console.print("  ".join(cells).rstrip(), soft_wrap=True, markup=False)
 
 
 async def show_one(bus: RedisBus, batch: str, console: Console) -> None:
@@ -49,15 +50,13 @@ async def show_one(bus: RedisBus, batch: str, console: Console) -> None:
     if outcome.status.ended:
         return
     counts = await bus.counters(name)
-    line = (
+    progress = (
         f"progress   {counts.admitted} of {counts.intended} admitted · {counts.running} running · "
         f"{counts.sealed} sealed · {counts.scoring} scoring · {counts.scored} scored · {counts.holes} holes"
     )
-    console.print(line, soft_wrap=True, markup=False)
-    held = [row for row in await bus.rows(name, await bus.run_ids(name)) if row.state in _HELD]
-    for row in held[:_MANY]:
-        token = f"gen {row.gen}" if row.state is RunState.RUNNING else f"epoch {row.epoch}"
-        text = f"  {row.run}   {row.state.value} by {row.consumer}, {token}, delivery {_delivery(row.state, row)}"
+    console.print(progress, soft_wrap=True, markup=False)
+    held = [text for row in await bus.rows(name, await bus.run_ids(name)) if (text := _holder(row))]
+    for text in held[:_MANY]:
         console.print(text, soft_wrap=True, markup=False)
     if len(held) > _MANY:
         console.print(f"  and {len(held) - _MANY} more", markup=False)
@@ -66,13 +65,26 @@ async def show_one(bus: RedisBus, batch: str, console: Console) -> None:
         console.print(f"parked     {', '.join(parked[:_MANY])}: another judge answered than was bound", markup=False)
 
 
-_HELD = (RunState.RUNNING, RunState.SCORING)
-
-
-def _delivery(state: RunState, row: object) -> int:
-    return int(getattr(row, "attempts" if state is RunState.RUNNING else "score_attempts"))
+def _holder(row: RunRow) -> str | None:
+    """Who holds a run, under which token; None when nobody does."""
+    if row.state is RunState.RUNNING:
+        return f"  {row.run}   running at {row.consumer}, generation {row.gen}, delivery {row.attempts}"
+    if row.state is RunState.SCORING:
+        return f"  {row.run}   scored by {row.consumer}, epoch {row.epoch}, delivery {row.score_attempts}"
+    return None
 
 
 def show_server(status: ServerStatus, console: Console) -> None:
     """The private server, field by field."""
-    console.print(str(status), soft_wrap=True, markup=False)
+    if not status.running:
+        lines = ["server     not running", f"data       {status.directory} ({status.aof_bytes:,} bytes)"]
+    else:
+        stays = "until `evalbus server stop`" if status.pinned else "as long as somebody uses it"
+        lines = [
+            f"server     valkey {status.version or '(not answering)'}, process {status.pid or '?'}, up {stays}",
+            f"url        {status.url or '?'}",
+            f"data       {status.directory} ({status.aof_bytes:,} bytes)",
+            f"in use     {'yes' if status.in_use else 'no'}",
+        ]
+    for line in [*lines, *(f"notice     {notice}" for notice in status.notices)]:
+        console.print(line, soft_wrap=True, markup=False)

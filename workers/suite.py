@@ -83,10 +83,13 @@ def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
     files.path("this file", source.name)
     cases = _load_cases(declared, files)
     by_id = {case.id: case for case in cases}
-    suite = declared.at(Place(root, source, cases, _digest(declared, cases, files), by_id))
+    suite = declared.at(Place(root, source, cases, _digest(declared, cases, files), by_id, files.not_counted))
     if suite.quorum_runs > suite.intended:
-        runs = f"{suite.intended} runs ({len(cases)} cases x {suite.trials} trials)"
-        raise InputError(f"quorum: {suite.quorum_runs} is more than the {runs}", file=source)
+        raise InputError(
+            f"quorum: {suite.quorum_runs} is more than the number of runs, {suite.intended}",
+            file=source,
+            remedy=f"cases {len(cases)} x trials {suite.trials}",
+        )
     if suite.workspace is not None:
         files.directories("workspace.template", suite.workspace.template, cases)
     files.directories("scorer.files", suite.scorer.files, cases)
@@ -179,18 +182,19 @@ class _Files:
 
     source: Path
     root: Path
-    ignore: tuple[str, ...]
+    not_counted: tuple[str, ...]
 
     def path(self, field: str, relative: str) -> Path:
         """Something that the suite names: inside its directory, and part of its digest."""
         found = self.root / relative
-        if not found.resolve().is_relative_to(self.root):
+        real = found.resolve()
+        if not real.is_relative_to(self.root):
             raise InputError(
                 f"{field}: {relative!r} is outside the suite directory",
                 file=self.source,
                 remedy="copy it in: the suite's digest covers that directory only",
             )
-        if ignored(relative, self.ignore):
+        if any(ignored(name, self.not_counted) for name in (relative, real.relative_to(self.root).as_posix())):
             raise InputError(f"{field}: {relative!r} is on the list of ignored files", file=self.source)
         return found
 
@@ -225,7 +229,7 @@ def _load_cases(declared: Suite, files: _Files) -> tuple[Case, ...]:
 
 def _digest(declared: Suite, cases: tuple[Case, ...], files: _Files) -> Digest:
     def entries() -> Iterator[Entry]:
-        for entry in walk(files.root, files.ignore):
+        for entry in walk(files.root, files.not_counted):
             if entry.leads_out:
                 raise InputError(
                     f"the link {entry.name} leads out of the suite directory",
@@ -236,7 +240,7 @@ def _digest(declared: Suite, cases: tuple[Case, ...], files: _Files) -> Digest:
                 yield entry
 
     try:
-        tree = hash_entries(entries(), files.ignore)
+        tree = hash_entries(entries(), files.not_counted)
     except TreeError as error:
         raise InputError(str(error), file=files.source) from error
     except OSError as error:

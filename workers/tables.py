@@ -163,7 +163,7 @@ class ScorerTable(Table):
     @model_validator(mode="after")
     def _fits_its_kind(self) -> ScorerTable:
         used = _USES[self.kind]
-        for name in self.model_fields_set - {"kind", "timeout", *used}:
+        for name in sorted(self.model_fields_set - {"kind", "timeout", *used}):
             kinds = ", ".join(kind for kind, fields in _USES.items() if name in fields)
             raise ValueError(f"{name} is not used by the kind {self.kind!r} (only by {kinds})")
         if self.kind == "command" and self.command is None:

@@ -21,7 +21,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -101,9 +101,7 @@ def walk(root: Path, ignore: Sequence[str] = ()) -> Iterator[Entry]:
 
 def _walk(parent: int, prefix: bytes, ignore: Sequence[str], depth: int) -> Iterator[Entry]:
     if depth == 0:
-        raise TreeError(
-            f"directories are nested more than {MAX_DEPTH} deep, below {os.fsdecode(prefix[:60])}"
-        )
+        raise TreeError(f"directories are nested more than {MAX_DEPTH} deep, below {os.fsdecode(prefix[:60])}")
     for name in sorted(os.fsencode(name) for name in os.listdir(parent)):
         path = prefix + name
         if ignored(os.fsdecode(path), ignore):
@@ -208,15 +206,18 @@ def write_entry(entry: Entry, into: Path) -> None:
     target.chmod(0o644 if entry.mode == FILE else 0o755)
 
 
-def copy_tree(source: Path, into: Path, ignore: Sequence[str] = ()) -> None:
+def copy_tree(source: Path, into: Path, left_out: Callable[[str], bool] = lambda _name: False) -> None:
     """Copy a tree over another. What stands in the way of an entry is removed; links are not followed.
 
     So a candidate that left a link or a directory where a hidden test goes can neither send the test
-    somewhere else nor keep it out. Raises `TreeError`.
+    somewhere else nor keep it out. `left_out` says of a relative path whether it is not copied; of a directory
+    that is left out, it says so of all that is below, too. Raises `TreeError`.
     """
     try:
         into.mkdir(parents=True, exist_ok=True)
-        for entry in walk(source, ignore):
+        for entry in walk(source):
+            if left_out(entry.name):
+                continue
             if entry.leads_out:
                 raise TreeError(f"the link {entry.name!r} leads out of {source}")
             target = into / entry.name

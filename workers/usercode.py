@@ -11,7 +11,6 @@ import asyncio
 import contextvars
 import hashlib
 import importlib
-import importlib.util
 import inspect
 import sys
 import threading
@@ -72,7 +71,7 @@ def load_function(spec: str, root: Path) -> Function:
             near = [each for each in vars(module) if callable(vars(module)[each]) and not each.startswith("_")]
             raise UserCodeError(f"{place} has no function {name!r} (it has {', '.join(near[:8]) or 'none'})")
     if not callable(found):
-        raise UserCodeError(f"{name!r} in {place} is not a function but a {type(found).__name__}")
+        raise UserCodeError(f"{name!r} in {place} is not a function but of the type {type(found).__name__}")
     return found
 
 

@@ -162,7 +162,7 @@ class Worker:
         ref = lease.ref = Ref(entry.batch, entry.run, lease_id, gen)
         prefix = await self._bus.transcript(entry.batch, entry.run) if decision.answer["length"] else []
         with structlog.contextvars.bound_contextvars(batch=entry.batch, run=entry.run, gen=gen):
-            log.info("lease.granted", attempts=decision.answer["attempts"])
+            log.debug("lease.granted", attempts=decision.answer["attempts"])
             async with self._quarantine.enter(suspect=decision.answer["attempts"] > 1):
                 await self._drive(lease, ref, served, Transcript(self._bus, lease, ref, prefix))
 
@@ -232,7 +232,9 @@ class Worker:
         payload = _json(event)
         lease.ending = True
         decision = await self._bus.seal(ref, transcript.head, transcript.length + 1, payload, tree_hash, artifact)
-        log.info("run.sealed" if decision.applied else "seal.refused", decision=str(decision))
+        (log.debug if decision.applied else log.warning)(
+            "run.sealed" if decision.applied else "seal.refused", decision=str(decision)
+        )
 
     async def _hole(self, lease: Lease, ref: Ref, why: str, detail: str) -> None:
         lease.ending = True

@@ -19,17 +19,19 @@ from workers.archives import Packed, pack, unpack
 from workers.cases import Case
 from workers.commands import Finished, Limits, fill, run_limited
 from workers.suite import Suite
-from workers.trees import TreeError, copy_tree, remove_tree, tree_hash
+from workers.trees import TreeError, copy_tree, ignored, remove_tree, tree_hash
 
 __all__ = [
     "OutsideWorkspaceError",
     "Packed",
     "TreeError",
     "Workspace",
+    "copy_of_case",
     "directory_of",
     "pack",
     "prepare",
     "remove_tree",
+    "suite_environment",
     "tree_hash",
     "unpack",
 ]
@@ -47,9 +49,9 @@ class Workspace:
 
     def __init__(self, path: Path, limits: Limits | None = None, values: Mapping[str, str] | None = None) -> None:
         """`path` exists. `values` are what `{name}` stands for in a command's arguments."""
-        self.path = path
+        self.path = path.absolute()
         self._limits = limits or Limits()
-        self.values = {"python": sys.executable, "workspace": str(path), **(values or {})}
+        self.values = {"python": sys.executable, "workspace": str(self.path), **(values or {})}
 
     def __repr__(self) -> str:
         """`Workspace('/…/gen-1')`."""
@@ -121,8 +123,22 @@ def prepare(suite: Suite, case: Case, path: Path) -> Workspace:
         raise TreeError.from_os(error) from error
     table = suite.workspace
     if table is not None and table.template is not None:
-        copy_tree(suite.root / table.template.replace("{id}", case.id), path, table.ignore)
+        copy_of_case(suite, table.template, case, path, table.ignore)
     return Workspace(path, suite.limits.of_commands, {"suite": str(suite.root), "id": case.id})
+
+
+def copy_of_case(suite: Suite, template: str, case: Case, into: Path, ignore: Sequence[str] = ()) -> None:
+    """Copy a directory of the suite, `{id}` replaced by the case's, over another one. Raises `TreeError`.
+
+    What is not part of the suite's digest is not copied: or two machines would run different things under one
+    digest.
+    """
+    relative = template.replace("{id}", case.id)
+
+    def left_out(name: str) -> bool:
+        return ignored(name, ignore) or ignored(f"{relative}/{name}", suite.place.not_counted)
+
+    copy_tree(suite.root / relative, into, left_out)
 
 
 def directory_of(work: Path, batch: BatchId, run: RunId, gen: Gen) -> Path:

@@ -15,17 +15,17 @@ Invariants
   L1 no place leaks: an expired lease is released by its body or reclaimed by a sweeper.
 
 If a party dies
-  | who, when                        | what stands               | what follows                                   |
-  |----------------------------------|---------------------------|------------------------------------------------|
-  | caller, `acquire` sent           | perhaps a live lease      | resent with the same lease id: duplicate;      |
-  |                                  |                           | never resent: `expire` after its bound         |
-  | caller, request sent             | a live lease              | `expire` cancels it; the retry acquires anew   |
-  | caller, after `expire`           | an expired lease, its     | the body releases it, or `reclaim` does when   |
-  |                                  | place still taken         | the cancel is confirmed or its time has passed |
-  | caller, after `apply`            | the step, committed       | resent: duplicate; another body: step_committed |
-  | caller, before `release`         | a place, still taken      | `expire`, `reclaim`                            |
-  | caller, after `release`          | the place, free           | resent: double_release, and nothing is freed   |
-  | server                           | what it answered          | everything above, after its restart            |
+  | who, when                | what stands             | what follows                                         |
+  |--------------------------|-------------------------|------------------------------------------------------|
+  | caller, `acquire` sent   | perhaps a live lease    | resent with the same lease id: duplicate; never      |
+  |                          |                         | resent: `expire` after its time                      |
+  | caller, request sent     | a live lease            | `expire` cancels it; the retry acquires anew         |
+  | caller, after `expire`   | an expired lease, its   | the body releases it; or `reclaim`, once the cancel  |
+  |                          | place still taken       | is confirmed or its time has passed                  |
+  | caller, after `apply`    | the step, committed     | resent: duplicate; another body: step_committed      |
+  | caller, before `release` | a place, still taken    | `expire`, then `reclaim`                             |
+  | caller, after `release`  | the place, free         | resent: double_release, and nothing is freed again   |
+  | server                   | what it answered        | everything above, after its restart                  |
 
 A lease's life is kept in the row of the run that its step belongs to; so each operation names the run and the step
 beside the lease.
@@ -103,9 +103,7 @@ class Admission(Fence[AdmissionResult]):
         """Give a request up: its body is stale from now on; its place stays taken. Answers the desk's gen."""
         return await self._ask("expire", run=run, step=step, lease=lease)
 
-    async def apply(
-        self, run: RunId, step: str, lease: LeaseId, gen: int, digest: str
-    ) -> AdmissionResult:
+    async def apply(self, run: RunId, step: str, lease: LeaseId, gen: int, digest: str) -> AdmissionResult:
         """Commit the step with the body that came, named by its digest."""
         return await self._ask("apply", run=run, step=step, lease=lease, gen=gen, digest=digest)
 

@@ -24,7 +24,7 @@ from bus.types import Decision, RunId, Verb
 __all__ = ["Channel", "Fence", "Result", "is_text"]
 
 R = TypeVar("R", bound=StrEnum)
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 NOBODY = RunId("")
 """The row that a command without a readable run names. No run is called that; such a command is refused unread."""
@@ -79,9 +79,7 @@ class Channel:
         }
         presented = {field: _as_presented(value) for field, value in args.items()}
         envelope = encode({"plane": keys.plane.value, "batch": keys.batch, **presented})
-        return await self.link.run(
-            target, {key: places[key] for key in target.keys}, {"envelope": envelope, **argv}
-        )
+        return await self.link.run(target, {key: places[key] for key in target.keys}, {"envelope": envelope, **argv})
 
 
 def _as_presented(value: object) -> object:
@@ -103,8 +101,8 @@ class Result(Generic[R]):
         return self.verb in (Verb.COMMIT, Verb.DUPLICATE)
 
 
-class Fence(ABC, Generic[T]):
-    """One protocol's operations on one batch. `T` is the fence's result type."""
+class Fence(ABC, Generic[T_co]):
+    """One protocol's operations on one batch. `T_co` is the fence's result type."""
 
     NAME: ClassVar[str]
 
@@ -119,10 +117,10 @@ class Fence(ABC, Generic[T]):
         """
         return await self._channel.decide(f"{self.NAME}.{op}", args)
 
-    async def _ask(self, op: str, **args: object) -> T:
+    async def _ask(self, op: str, **args: object) -> T_co:
         return self._result(await self.send(op, args))
 
     @staticmethod
     @abstractmethod
-    def _result(decision: Decision) -> T:
+    def _result(decision: Decision) -> T_co:
         """The decision, typed."""

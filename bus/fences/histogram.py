@@ -20,21 +20,21 @@ Invariants
   H6 runs in flight never exceed `max_in_flight`.
 
 If a party dies
-  | who, when                             | what stands             | what follows                                  |
-  |---------------------------------------|-------------------------|-----------------------------------------------|
-  | planner, while it declares            | some runs               | declared again: duplicate                     |
-  | scorer, before or after `fence`       | perhaps a larger epoch  | the next scorer fences a larger one; the first |
-  |                                       |                         | one's score is stale_epoch                    |
-  | scorer, before `score`                | a run in flight         | fenced again, or abandoned by name            |
-  | scorer, after `score`, answer lost    | the row                 | resent: duplicate; another score: score_conflict |
-  | planner, after `drain`                | drained                 | resent: duplicate                             |
-  | planner, between reading and `close`  | nothing of the close    | another planner reads the same rows and finds |
-  |                                       |                         | the same id                                   |
-  | planner, after `close`, answer lost   | the snapshot            | resent: duplicate, with the same id           |
-  | server                                | what it answered        | everything above, after its restart           |
+  | who, when                            | what stands            | what follows                              |
+  |--------------------------------------|------------------------|-------------------------------------------|
+  | planner, while it declares           | some runs              | declared again: duplicate                 |
+  | scorer, before or after `fence`      | perhaps a larger epoch | the next scorer fences a larger one; what |
+  |                                      |                        | the first still says is stale_epoch       |
+  | scorer, before `score`               | a run in flight        | fenced again, or abandoned by name        |
+  | scorer, after `score`, answer lost   | the row                | resent: duplicate; other: score_conflict  |
+  | planner, after `drain`               | drained                | resent: duplicate                         |
+  | planner, between reading and `close` | a drained batch        | another reads the same rows, and finds    |
+  |                                      |                        | the same snapshot id                      |
+  | planner, after `close`, answer lost  | the snapshot           | resent: duplicate, with the same id       |
+  | server                               | what it answered       | everything above, after its restart       |
 
-The server has no SHA-256. So `close` reads the rows and computes the snapshot here; once every run has ended they cannot
-change, and the script compares the counts: who read too early closes nothing.
+The server has no SHA-256. So `close` reads the rows and computes the snapshot here; once every run has ended they
+cannot change, and the script compares the counts: who read too early closes nothing.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ from bus.types import Decision, Digest, RunId
 __all__ = ["Histogram", "HistogramReason", "HistogramResult"]
 
 _AT_ONCE = 500  # rows in one read: bounded replies, however large the batch
+_FIELDS = ("h.digest", "h.epoch", "h.bin", "h.value", "h.why")
 
 
 class HistogramReason(StrEnum):
@@ -110,6 +111,23 @@ class _Declared:
     bins: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How a run ended, if it did: with a score, or as a hole."""
+
+    run: RunId
+    score: ScoreRow | None
+    why: str | None
+
+
+def _ended(run: RunId, reply: Sequence[bytes | None]) -> _Ended:
+    digest, epoch, bin_, value, why = (None if item is None else item.decode() for item in reply)
+    score = None
+    if digest is not None and epoch is not None and bin_ is not None and value is not None:
+        score = ScoreRow(run, digest, int(epoch), bin_, value)
+    return _Ended(run, score, why)
+
+
 class Histogram(Fence[HistogramResult]):
     """The scores of one batch."""
 
@@ -156,11 +174,11 @@ class Histogram(Fence[HistogramResult]):
         declared = await self._batch()
         holes: dict[RunId, str] = {}
         rows: list[ScoreRow] = []
-        for run, digest, epoch, bin_, value, why in await self._rows():
-            if why is not None:
-                holes[run] = why
-            elif bin_ is not None and digest is not None and value is not None:
-                rows.append(ScoreRow(run, digest, int(epoch or 0), bin_, value))
+        for ended in await self._rows():
+            if ended.why is not None:
+                holes[ended.run] = ended.why
+            elif ended.score is not None:
+                rows.append(ended.score)
         rows.sort(key=lambda row: row.run)
         counts = dict.fromkeys(declared.bins, 0)
         for row in rows:
@@ -187,14 +205,14 @@ class Histogram(Fence[HistogramResult]):
             self._declared = _Declared(spec["intended"], spec["quorum"], tuple(spec["bins"]))
         return self._declared
 
-    async def _rows(self) -> list[_RowFields]:
+    async def _rows(self) -> list[_Ended]:
         keys, link = self._channel.keys, self._channel.link
         runs = [RunId(item.decode()) for item in await link.command("LRANGE", keys.index, 0, -1)]
-        found: list[_RowFields] = []
+        found: list[_Ended] = []
         for start in range(0, len(runs), _AT_ONCE):
             piece = runs[start : start + _AT_ONCE]
             replies = await link.commands([("HMGET", keys.run(run), *_FIELDS) for run in piece])
-            found += [_row(run, reply) for run, reply in zip(piece, replies, strict=True)]
+            found += [_ended(run, reply) for run, reply in zip(piece, replies, strict=True)]
         return found
 
     @staticmethod

@@ -16,15 +16,15 @@ Invariants
   J5 only runs without a score wait for review.
 
 If a party dies
-  | who, when                           | what stands              | what follows                                  |
-  |-------------------------------------|--------------------------|-----------------------------------------------|
-  | planner, `mint` answered or not     | the token, or none       | resent: already_bound, naming what is bound   |
-  | scorer, before `commit`             | the token                | the next scorer reads it and is judged by it  |
-  | scorer, after `commit`, answer lost | the row                  | resent: duplicate; another digest: already_scored |
-  | operator, after `rebind`            | the new token            | resent: stale_epoch, for it names the old one; |
-  |                                     |                          | the old token's score is stale_epoch too      |
-  | scorer, after a `replay`            | one count for its epoch  | asked again: the same answer, counted once    |
-  | server                              | what it answered         | everything above, after its restart           |
+  | who, when                         | what stands             | what follows                                |
+  |-----------------------------------|-------------------------|---------------------------------------------|
+  | planner, around `mint`            | the token, or none      | resent: already_bound, naming what is bound |
+  | scorer, before `commit`           | the token               | the next scorer is judged by the same token |
+  | scorer, after `commit`, no answer | the row                 | resent: duplicate; other: already_scored    |
+  | operator, after `rebind`          | the next epoch's token  | resent: stale_epoch, for it names the old   |
+  |                                   |                         | one; so is a score under the old token      |
+  | scorer, after a `replay`          | one count for its epoch | asked again: the same answer, counted once  |
+  | server                            | what it answered        | everything above, after its restart         |
 """
 
 from __future__ import annotations

@@ -15,18 +15,19 @@ Invariants
   P6 an intention is resolved at its place, by its name, before the seal.
 
 If a party dies
-  | who, when                            | what stands                    | what follows                             |
-  |--------------------------------------|--------------------------------|------------------------------------------|
-  | holder, before or after `lease`      | perhaps a lease that nobody    | the next `lease` fences it; a resend with |
-  |                                      | uses                           | the same id is a duplicate               |
-  | holder, between `lease` and `append` | the committed prefix           | the next holder reads it and goes on     |
-  | holder, after `append`, answer lost  | the event                      | resent: duplicate, with the same head    |
-  | holder, after `intend`               | a named dangling intention     | `lease` tells it; the next holder appends |
-  |                                      |                                | the recovered outcome, quoting its digest |
-  | holder, alive but silent             | the successor's lease          | each late call: stale_gen, and a dead letter |
-  | who sends `fence`                    | fenced, or not                 | resent: stale_gen; the next holder's gen  |
-  |                                      |                                | differs and is not touched               |
-  | server                               | what it answered               | everything above, after its restart      |
+  | who, when                            | what stands                | what follows                            |
+  |--------------------------------------|----------------------------|-----------------------------------------|
+  | holder, before or after `lease`      | perhaps a lease without    | resent with the same id: duplicate;     |
+  |                                      | a holder                   | the next `lease` fences it              |
+  | holder, between `lease` and `append` | the committed prefix       | the next holder reads it and goes on    |
+  | holder, after `append`, answer lost  | the event                  | resent: duplicate, with the same head   |
+  | holder, after `intend`               | a dangling intention       | `lease` tells it; the next holder       |
+  |                                      |                            | appends what became of it, by its name  |
+  | holder, silent but alive             | the successor's lease      | its calls are stale_gen; its events are |
+  |                                      |                            | dead letters                            |
+  | who sends `fence`                    | fenced, or not             | resent: stale_gen; the next holder has  |
+  |                                      |                            | another gen and is not touched          |
+  | server                               | what it answered           | everything above, after its restart     |
 """
 
 from __future__ import annotations
@@ -139,9 +140,7 @@ class Transcript(Fence[TranscriptResult]):
         self, run: RunId, lease_id: LeaseId, gen: Gen, parent: Digest, seq: int, digest: str
     ) -> TranscriptResult:
         """Announce the event at `seq` by the digest of its effect, before the effect starts."""
-        return await self._ask(
-            "intend", run=run, lease_id=lease_id, gen=gen, parent=parent, seq=seq, digest=digest
-        )
+        return await self._ask("intend", run=run, lease_id=lease_id, gen=gen, parent=parent, seq=seq, digest=digest)
 
     async def seal(self, run: RunId, lease_id: LeaseId, gen: Gen, head: Digest) -> TranscriptResult:
         """End the transcript at `head`. Only a sealed one is scored."""

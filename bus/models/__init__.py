@@ -13,9 +13,7 @@ from bus.models.transcript import Transcript
 
 __all__ = ["MODELS", "MUTANTS", "Answer", "Model", "Verb", "build"]
 
-MODELS: Mapping[str, type[Model]] = {
-    model.FENCE: model for model in (Histogram, Judge, Transcript, Admission)
-}
+MODELS: Mapping[str, type[Model]] = {model.FENCE: model for model in (Histogram, Judge, Transcript, Admission)}
 
 
 def build(

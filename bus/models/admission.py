@@ -9,7 +9,8 @@ Invariants
   P1 0 ≤ in_flight ≤ bound, and in_flight is the number of leases that are not gone.
   P2 a step is committed at most once.            P3 by a lease that was live, under its own gen.
   P4 a body that comes after its timeout is stale; until the timeout nobody sends a second time.
-  L1 no slot leaks: once all leases are expired and their time has passed, the desk is empty.
+  L1 no slot leaks: once all leases are expired and their time has passed, the desk can be emptied.
+  L2 every step can then be committed by a retry.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ Invariants
   H4 a close has every declared run scored or named as a hole, and the quorum reached.
   H5 a row was accepted once, under the fenced epoch, for the digest that the run's first fence declared.
   H6 runs in flight never exceed `max_in_flight`.
+  L1 the batch can always be brought to an end: what is left is named, then drained and closed.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ States    unbound ── mint ──▶ bound at epoch 1 ── rebind ──▶
 Invariants
   J1 each row equals the token that its run is bound to.     J2 a row never changes.
   J3 a tombstoned epoch never signs.                         J4 replays never pass the budget.
-  J5 only runs without a score wait for review.
+  J5 only runs without a score wait for review.              L1 a fresh pair can be bound, and sign.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ Invariants
   P3 its lease was the live one: nobody else's event is in.  P4 stale events are dead letters, never copied.
   P5 the head is the hash chain over the events; a committed prefix stays, and a sealed one never grows.
   P6 what was intended is resolved at its place, by its name, before the seal.
+  P7 a run's generations grow.                               L1 a successor can bring every run to its seal.
 """
 
 from __future__ import annotations

@@ -9,16 +9,18 @@
 --#include "include/decision.lua"
 --#include "include/row.lua"
 local SCHEMA = 1
+local MAX_ENVELOPE = 65536 -- bytes: an envelope is identity, not payload
 local MAX_INT = 9007199254740991 -- 2^53 - 1: the largest whole number that Lua, JSON and msgpack all carry exactly
 
 local call = {name = nil, run = nil, history = nil, batch_key = nil, parts = {}}
 
-local KINDS = {
-  str = function(v) return type(v) == 'string' and v ~= '' end,
-  int = function(v) return type(v) == 'number' and v >= 0 and v <= MAX_INT and v == math.floor(v) end,
-  int1 = function(v) return type(v) == 'number' and v >= 1 and v <= MAX_INT and v == math.floor(v) end,
-  bool = function(v) return type(v) == 'boolean' end,
-}
+local function is_text(v) return type(v) == 'string' and v ~= '' end
+
+local function fits(kind, v)
+  if kind == 'str' then return is_text(v) end
+  if kind == 'bool' then return type(v) == 'boolean' end
+  return type(v) == 'number' and v >= (kind == 'int1' and 1 or 0) and v <= MAX_INT and v == math.floor(v)
+end
 
 local function wrong(env, kinds)
   if env.schema ~= SCHEMA then return true end
@@ -28,7 +30,7 @@ local function wrong(env, kinds)
     local value = env[field]
     if value == nil then
       if not optional then return true end
-    elseif not KINDS[kind](value) then
+    elseif not fits(kind, value) then
       return true
     end
   end
@@ -105,11 +107,12 @@ local function answer(d)
   return refused(d)
 end
 
--- Returns the envelope, or nothing and the reply. `missing` is another reason for some absent fields.
+-- Returns the envelope, or nothing and the reply.
 local function begin(name, history, batch_key, kinds)
   call.name, call.history, call.batch_key = name, history, batch_key
-  local ok, env = pcall(cmsgpack.unpack, ARGV[1] or '')
-  if not ok or type(env) ~= 'table' or wrong(env, kinds) then
+  local packed = ARGV[1] or ''
+  local ok, rest, env = pcall(cmsgpack.unpack_one, packed) -- rest is -1 when nothing follows
+  if not ok or rest ~= -1 or type(env) ~= 'table' or #packed > MAX_ENVELOPE or wrong(env, kinds) then
     return nil, refused(reject('schema'))
   end
   return env

@@ -62,7 +62,6 @@ local function emit(stream, run_id) return redis.call('XADD', stream, '*', 'run'
 local function ended_by(run, what, lease_id) return run.data['end:' .. lease_id] == what end
 local function end_lease(run, what, lease_id) put(run, 'end:' .. lease_id, what) end
 
-
 local function scorer_is_live(run, a)
   return run.data.state == 'scoring' and run.data['s.lease'] == a.lease_id and int(run, 'h.epoch') == a.gen
 end

@@ -11,5 +11,5 @@ RETURNS  commit <replays> | duplicate <replays>
 --#include "judge/fence.lua"
 local a, malformed = begin('judge.commit', KEYS[3], KEYS[2], {run = 'str', epoch = 'int1', score_digest = 'str'})
 if not a then return malformed end
-if not (KINDS.str(a.observed_candidate) and KINDS.str(a.observed_judge)) then return refused(reject('unbound')) end
+if not (is_text(a.observed_candidate) and is_text(a.observed_judge)) then return refused(reject('unbound')) end
 return answer(judge.commit(open_row(KEYS[1]), open_row(KEYS[2], judge.fields), a))

@@ -23,7 +23,7 @@ for i = 1, a.events do
     run = a.run, lease_id = a.lease_id, gen = a.gen, parent = parent, seq = a.seq + i - 1,
     head = ARGV[2 * i], payload = ARGV[2 * i + 1],
   }
-  if not KINDS.str(event.payload) then return refused(reject('schema')) end
+  if not is_text(event.payload) then return refused(reject('schema')) end
   local d = transcript.append(run, KEYS[3], KEYS[4], event, waiting)
   if not step('transcript.append', d, {seq = event.seq, parent = parent, head = event.head}) then
     transcript.bury(KEYS[5], d, event)

@@ -17,15 +17,15 @@ local a, malformed = begin('run.create', KEYS[4], KEYS[1], {
   replay_budget = 'int', spec = 'str',
 })
 if not a then return malformed end
+local readable, bins = pcall(cjson.decode, a.bins)
+if not readable or type(bins) ~= 'table' or #bins == 0 then return refused(reject('schema')) end
+for _, bin in ipairs(bins) do
+  if not is_text(bin) then return refused(reject('schema')) end
+end
 local batch = open_row(KEYS[1], {'declared', 'incarnation'})
 if batch.data.declared then
   if batch.data.declared == a.declared then return again(duplicate({incarnation = batch.data.incarnation})) end
   return refused(reject('batch_mismatch'))
-end
-local readable, bins = pcall(cjson.decode, a.bins)
-if not readable or type(bins) ~= 'table' or #bins == 0 then return refused(reject('schema')) end
-for _, bin in ipairs(bins) do
-  if not KINDS.str(bin) then return refused(reject('schema')) end
 end
 local desk = open_row(KEYS[2], {'bound'})
 for _, field in ipairs({'declared', 'incarnation', 'intended', 'quorum', 'max_in_flight', 'max_deliveries',
@@ -35,8 +35,8 @@ end
 put(batch, 'status', 'open')
 put(batch, 'cursor', 0)
 for _, bin in ipairs(bins) do put(batch, 'bin:' .. bin, 0) end
-
-put(desk, 'bound', a.bound)
+put(desk
+, 'bound', a.bound)
 put(desk, 'reclaim_ms', a.reclaim_ms)
 
 -- writes

@@ -11,7 +11,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          8  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 payload    bytes
 RETURNS  commit <head> | duplicate <head>
-         | reject schema run_mismatch stale_gen lease_mismatch sealed forged_prefix seq_gap intent_mismatch after_close
+         | reject schema run_mismatch stale_gen lease_mismatch sealed forged_prefix seq_gap intent_mismatch
          | in_doubt unresolved_intent
 ]]
 --#include "include/run.lua"
@@ -22,7 +22,7 @@ local a, malformed = begin('run.seal', KEYS[8], KEYS[2], {
 if not a then return malformed end
 local run, batch = open_row(KEYS[1]), open_batch(KEYS[2])
 a.payload = ARGV[2]
-if not KINDS.str(a.payload) then return refused(reject('schema')) end
+if not is_text(a.payload) then return refused(reject('schema')) end
 if ended_by(run, 'seal', a.lease_id) then return again(duplicate({head = head_of(run)})) end
 local events = {}
 local d = transcript.append(run, KEYS[3], KEYS[4], a, events)

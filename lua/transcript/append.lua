@@ -14,7 +14,7 @@ RETURNS  commit <head> | duplicate <head>
 local a, malformed = begin('transcript.append', KEYS[6], KEYS[2], {run = 'str', lease_id = 'str', gen = 'int', parent = 'str', seq = 'int1', head = 'str', intent = 'str?'})
 if not a then return malformed end
 a.payload = ARGV[2]
-if not KINDS.str(a.payload) then return refused(reject('schema')) end
+if not is_text(a.payload) then return refused(reject('schema')) end
 local events = {}
 local d = transcript.append(open_row(KEYS[1]), KEYS[3], KEYS[4], a, events)
 transcript.bury(KEYS[5], d, a)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-SYMBOLS: list[tuple[int, str]] = [
-    (1000, "M"),
-    (900, "CM"),
-    (500, "D"),
-    (400, "CD"),
-    (100, "C"),
-    (90, "XC"),
-    (50, "L"),
-    (40, "XL"),
-    (10, "X"),
-    (9, "IX"),
-    (5, "V"),
-    (4, "IV"),
-    (1, "I"),
-]
-VALUES: dict[str, int] = {symbol: value for value, symbol in SYMBOLS if len(symbol) == 1}
+SYMBOLS: dict[str, int] = {
+    "M": 1000,
+    "CM": 900,
+    "D": 500,
+    "CD": 400,
+    "C": 100,
+    "XC": 90,
+    "L": 50,
+    "XL": 40,
+    "X": 10,
+    "IX": 9,
+    "V": 5,
+    "IV": 4,
+    "I": 1,
+}
 
 
 def to_roman(number: int) -> str:
@@ -25,7 +24,7 @@ def to_roman(number: int) -> str:
     if not 1 <= number <= 3999:
         raise ValueError(f"{number} has no Roman numeral")
     parts: list[str] = []
-    for value, symbol in SYMBOLS:
+    for symbol, value in SYMBOLS.items():
         count, number = divmod(number, value)
         parts.append(symbol * count)
     return "".join(parts)
@@ -33,7 +32,7 @@ def to_roman(number: int) -> str:
 
 def from_roman(text: str) -> int:
     """Read a numeral: a symbol that stands before a larger one is subtracted."""
-    values = [VALUES[letter] for letter in text.upper()]
+    values = [SYMBOLS[letter] for letter in text.upper()]
     total = 0
     for position, value in enumerate(values):
         following = values[position + 1] if position + 1 < len(values) else 0

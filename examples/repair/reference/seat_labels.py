@@ -14,8 +14,4 @@ def row_letters(rows: int) -> list[str]:
 
 def seat_labels(rows: int, seats_per_row: int) -> list[str]:
     """Return every label from A1 to the last seat of the last row, row by row."""
-    labels: list[str] = []
-    for letter in row_letters(rows):
-        for number in range(1, seats_per_row + 1):
-            labels.append(f"{letter}{number}")
-    return labels
+    return [f"{letter}{number}" for letter in row_letters(rows) for number in range(1, seats_per_row + 1)]

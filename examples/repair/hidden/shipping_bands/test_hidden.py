@@ -1,6 +1,7 @@
 """Tests that judge a repair; the solver does not see them."""
 
 import unittest
+from itertools import pairwise
 
 from shipping_bands import BANDS, postage
 
@@ -12,7 +13,7 @@ class PostageHiddenTest(unittest.TestCase):
                 self.assertEqual(postage(band.limit_g), band.price_p)
 
     def test_one_gram_more_pays_the_next_band(self) -> None:
-        for band, following in zip(BANDS, BANDS[1:], strict=False):
+        for band, following in pairwise(BANDS):
             with self.subTest(limit=band.limit_g):
                 self.assertEqual(postage(band.limit_g + 1), following.price_p)
 
