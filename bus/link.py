@@ -20,7 +20,7 @@ import tenacity
 
 from bus.errors import ReplyError, ServerUnreachable
 from bus.port import Runtime
-from bus.scripts import Script, call
+from bus.scripts import Script, call, load_missing
 from bus.types import Decision
 from bus.wire import SILENCE, Address, Reply, Wire
 
@@ -71,16 +71,18 @@ class Link:
         patience: float = 60.0,
         lease: float = 10.0,
         silence: float = SILENCE,
+        scripts: Sequence[Script] = (),
     ) -> None:
         """All in seconds. `patience`: without any answer after which a call gives up; `lease`: of grace.
 
-        `silence`: as for `Wire.open`.
+        `silence`: as for `Wire.open`. `scripts`: those that will be called, loaded as soon as it is open.
         """
         self._door = door
         self._runtime = runtime
         self._patience = patience
         self._lease = lease
         self._silence = silence
+        self._scripts = scripts
         self._wire: Wire | None = None
         self._opening = asyncio.Lock()
         self._failed: ServerUnreachable | None = None
@@ -134,7 +136,13 @@ class Link:
                 try:
                     if await self._door.ensure():
                         log.warning("server.restarted")
-                    self._wire = await Wire.open(self._door.address(), silence=self._silence)
+                    wire = await Wire.open(self._door.address(), silence=self._silence)
+                    try:
+                        await load_missing(wire, self._scripts)
+                    except BaseException:
+                        wire.close()
+                        raise
+                    self._wire = wire
                 except ServerUnreachable as error:
                     self._failed = error
                     raise

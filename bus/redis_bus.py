@@ -34,7 +34,7 @@ from bus.port import (
     RunState,
     Runtime,
 )
-from bus.scripts import script
+from bus.scripts import all_scripts, script
 from bus.streams import claimed, delivered
 from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, Gen, LeaseId, Plane, RunId, Verb
 from bus.wire import Reply
@@ -70,10 +70,12 @@ class RedisBus:
         """`artifacts`: a directory that the machines share, for what is too large for the server."""
         self.plane = plane
         self._runtime = runtime
-        self._link = Link(door, runtime, patience=patience, lease=lease)
+        steps = all_scripts("run")
+        self._link = Link(door, runtime, patience=patience, lease=lease, scripts=steps)
         self._reader = Link(door, runtime, patience=patience, lease=lease)
         self._artifacts = ArtifactStore(artifacts) if artifacts else None
         self._keys: dict[BatchId, BatchKeys] = {}
+        self._scopes: dict[BatchId, dict[str, object]] = {}
 
     # --- what every call needs ---------------------------------------------------------------------------
 
@@ -89,20 +91,21 @@ class RedisBus:
     def _scope(self, batch: BatchId, run: RunId | None = None) -> dict[str, object]:
         """Every key that a step may name, by the name that the script headers use."""
         keys = self.keys(batch)
-        scope: dict[str, object] = {
-            "batch": keys.batch_row,
-            "registry": keys.registry,
-            "leases": keys.leases,
-            "index": keys.index,
-            "review": keys.review,
-            "history": keys.history,
-            "dead": keys.dead,
-            "desk": keys.desk(),
-            **{name: keys.stream(name) for name in ("runs", "scores", "results")},
-        }
-        if run is not None:
-            scope |= {"run": keys.run(run), "transcript": keys.transcript(run)}
-        return scope
+        if batch not in self._scopes:
+            self._scopes[batch] = {
+                "batch": keys.batch_row,
+                "registry": keys.registry,
+                "leases": keys.leases,
+                "index": keys.index,
+                "review": keys.review,
+                "history": keys.history,
+                "dead": keys.dead,
+                "desk": keys.desk(),
+                **{name: keys.stream(name) for name in ("runs", "scores", "results")},
+            }
+        if run is None:
+            return self._scopes[batch].copy()
+        return self._scopes[batch] | {"run": keys.run(run), "transcript": keys.transcript(run)}
 
     async def _step(
         self,
@@ -115,7 +118,8 @@ class RedisBus:
         **fields: object,
     ) -> Decision:
         target = script(f"run.{name}")
-        scope = self._scope(batch, run) | dict(extra_keys or {})
+        scope = self._scope(batch, run)
+        scope.update(extra_keys or {})
         keys = {key.removesuffix("…"): scope[key.removesuffix("…")] for key in target.keys}
         if run is not None:
             fields["run"] = run

@@ -22,11 +22,11 @@ from importlib.resources.abc import Traversable
 from typing import cast
 
 from bus.errors import ReplyError, ViolationError
-from bus.shake import shake
+from bus.shake import shake, strip
 from bus.types import Decision, Verb
 from bus.wire import Reply, Wire
 
-__all__ = ["Script", "all_scripts", "call", "expand", "script"]
+__all__ = ["Script", "all_scripts", "call", "expand", "load_missing", "script"]
 
 _INCLUDE = re.compile(r'^--#include "([a-z_/]+\.lua)"$', re.MULTILINE)
 _HEADER = re.compile(r"--\[\[ (?P<name>[a-z_.]+): (?P<title>.*?)\]\]", re.DOTALL)
@@ -70,7 +70,7 @@ def expand(text: str, read: Mapping[str, str] | None = None) -> str:
         source = _root().joinpath(name)
         if not source.is_file():
             raise ValueError(f"no such include: {name}")
-        return source.read_text("utf-8")
+        return strip(source.read_text("utf-8"))
 
     def place(body: str, trail: tuple[str, ...]) -> str:
         def one(match: re.Match[str]) -> str:
@@ -151,15 +151,15 @@ def script(name: str) -> Script:
     if not source.is_file():
         raise ValueError(f"no script {name}")
     text = source.read_text("utf-8")
-    return parse(name, text, _SHEBANG + shake(expand(text)))
+    return parse(name, text, _SHEBANG + shake(expand(strip(text))))
 
 
 @cache
-def all_scripts() -> tuple[Script, ...]:
-    """Every script of this release, by name."""
+def all_scripts(only: str | None = None) -> tuple[Script, ...]:
+    """Every script of this release, by name; or those of one folder."""
     found = []
     for folder in sorted(_root().iterdir(), key=lambda entry: entry.name):
-        if not folder.is_dir() or folder.name in ("include", "__pycache__"):
+        if not folder.is_dir() or folder.name in ("include", "__pycache__") or only not in (None, folder.name):
             continue
         for source in sorted(folder.iterdir(), key=lambda entry: entry.name):
             if source.name.endswith(".lua") and source.name != "fence.lua":
@@ -168,21 +168,37 @@ def all_scripts() -> tuple[Script, ...]:
     return tuple(found)
 
 
-def _flatten(name: str, declared: tuple[str, ...], given: Mapping[str, object]) -> list[bytes]:
-    if set(given) != {item.removesuffix("…") for item in declared}:
+async def load_missing(wire: Wire, wanted: Sequence[Script]) -> None:
+    """Give the server those of the scripts that it does not know, before anything is called on a new connection.
+
+    A call that meets NOSCRIPT is sent again behind those that came after it; nothing breaks, but a heartbeat that is
+    overtaken by the seal of the run that it speaks for would be recorded as a refusal.
+    """
+    if not wanted:
+        return
+    known = await wire.call("SCRIPT", "EXISTS", *(one.sha for one in wanted))
+    missing = [one for one, there in zip(wanted, known, strict=True) if not there]
+    for answer in await wire.calls([("SCRIPT", "LOAD", one.text) for one in missing]):
+        if isinstance(answer, ReplyError):
+            raise answer
+
+
+def _flatten(name: str, declared: tuple[str, ...], given: Mapping[str, object]) -> list[str | bytes]:
+    if len(given) != len(declared):
         raise ValueError(f"{name} takes {', '.join(declared)}, not {', '.join(given)}")
-    flat: list[bytes] = []
+    flat: list[str | bytes] = []
     for item in declared:
-        value = given[item.removesuffix("…")]
-        if isinstance(value, str | bytes) == item.endswith("…"):
-            raise ValueError(f"{name} takes {item!r}: {'a list' if item.endswith('…') else 'one value'}")
-        flat += [_bytes(one) for one in value] if isinstance(value, list | tuple) else [_bytes(value)]
+        many = item[-1] == "…"
+        value = given.get(item[:-1] if many else item)
+        if value is None:
+            raise ValueError(f"{name} takes {', '.join(declared)}, not {', '.join(given)}")
+        if not isinstance(value, list | tuple if many else str | bytes):
+            raise ValueError(f"{name} takes {item!r}: {'a list' if many else 'one value'}")
+        if many:
+            flat.extend(cast(Sequence[str], value))
+        else:
+            flat.append(cast(str, value))
     return flat
-
-
-def _bytes(value: object) -> bytes:
-    # Surrogates pass, as in envelopes: no text stops a call from being sent, nor its refusal from being recorded.
-    return value if isinstance(value, bytes) else cast(str, value).encode("utf-8", "surrogatepass")
 
 
 async def call(

@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
-__all__ = ["shake"]
+__all__ = ["shake", "strip"]
 
 _DEFINITION = re.compile(r"^(?:local )?function ([A-Za-z_][\w.]*)\(")
 _WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -28,18 +29,26 @@ class _Piece:
     """The function that it defines; None for anything else, which is always kept."""
     text: str
 
-    def words(self) -> frozenset[str]:
-        """Every name that it mentions, dotted ones also by their prefixes."""
-        found: set[str] = set()
-        for word in _WORD.findall(_COMMENT.sub("", self.text)):
-            parts = word.split(".")
-            found.update(".".join(parts[: end + 1]) for end in range(len(parts)))
-        return frozenset(found)
+
+@cache
+def _names(text: str) -> frozenset[str]:
+    """Every name that a piece mentions, dotted ones also by their beginnings. Scripts share most of their pieces."""
+    found: set[str] = set()
+    for word in _WORD.findall(text):
+        parts = word.split(".")
+        found.update(".".join(parts[: end + 1]) for end in range(len(parts)))
+    return frozenset(found)
+
+
+@cache
+def strip(text: str) -> str:
+    """The text of a file without its comments. An include is none: it has no blank after its dashes."""
+    return _COMMENT.sub("", text)
 
 
 def shake(text: str) -> str:
-    """The text without its unreached top-level functions, comments and blank lines."""
-    pieces = list(_pieces(_COMMENT.sub("", text)))
+    """The text, comments stripped, without its unreached top-level functions and blank lines."""
+    pieces = list(_pieces(text))
     reached: set[str] = set()
     kept: set[int] = set()
     while True:
@@ -51,7 +60,7 @@ def shake(text: str) -> str:
             break
         kept |= new
         for index in new:
-            reached |= pieces[index].words()
+            reached |= _names(pieces[index].text)
     lines = "\n".join(pieces[index].text for index in sorted(kept)).split("\n")
     return "\n".join(line.rstrip() for line in lines if line.strip()) + "\n"
 

@@ -15,7 +15,7 @@ import asyncio
 import socket
 import ssl
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -95,6 +95,19 @@ class _Waiting(asyncio.Protocol):
                 waiter.set_exception(ServerUnreachable(str(error)))
 
 
+# Its stub names one type of item only.
+_pack: Callable[[tuple[str | bytes | int, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
+
+
+def _packed(command: Sequence[str | bytes | int]) -> bytes:
+    try:
+        return _pack(tuple(command))
+    except UnicodeEncodeError:
+        # Half of a surrogate pair: no text stops a call from being sent, nor its refusal from being recorded.
+        whole = [part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in command]
+        return _pack(tuple(whole))
+
+
 class Wire:
     """See the module's text. `await Wire.open(address)`, then `await wire.call("GET", key)`."""
 
@@ -164,7 +177,7 @@ class Wire:
             return waiter
         if not self._buffer:
             self._loop.call_soon(self._flush)
-        self._buffer.append(hiredis.pack_command(command))  # type: ignore[arg-type]  # its stub names one item type only
+        self._buffer.append(_packed(command))
         self._waiting.waiters.append(waiter)
         return waiter
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,12 +18,13 @@ from bus.contract import CONTRACT
 from bus.models import MODELS
 from bus.target import Target
 from tests.both import Both, both, shortest_sessions
-from tests.driver import Session, random_config, random_op, strategy_for
+from tests.driver import Call, Session, random_config, random_op, strategy_for
 from tests.servers import RealServer
 
 FENCES = sorted(MODELS)
 
 SESSIONS, STEPS = 25, 40  # a fence: 1,000 steps
+FAULTY = 0.4  # of the calls, where several faults are wanted at once: the rest bring the fence somewhere
 EXAMPLES = 20  # a fence, of up to 30 steps: for what Hypothesis adds, the shrinking
 
 
@@ -36,6 +38,32 @@ async def test_the_server_decides_every_random_operation_as_the_model_does(serve
                 await pair.send(random_op(rng, pair.model, pair.sent))
                 await pair.compare()
             await _the_counts_agree_with_the_rows(pair)
+
+
+@pytest.mark.parametrize("fence", FENCES)
+async def test_of_several_faults_both_name_the_same_one(server: Target, fence: str) -> None:
+    """The order of the checks is part of the contract: who is late *and* wrong learns that he is late."""
+    for seed in range(SESSIONS):
+        rng = random.Random(seed)
+        async with both(server, fence, random_config(rng, fence)) as pair:
+            for _ in range(STEPS):
+                call = random_op(rng, pair.model, pair.sent)
+                if rng.random() < FAULTY:
+                    call = _with_faults(rng, call, pair.sent)
+                await pair.send(call)
+            await pair.compare()
+
+
+def _with_faults(rng: random.Random, call: Call, sent: Sequence[Call]) -> Call:
+    """Two or three arguments replaced by those of other calls, or by their neighbours when they are numbers."""
+    args = dict(call.args)
+    for name in rng.sample(sorted(args), min(len(args), rng.randint(2, 3))):
+        pool = [other.args[name] for other in sent if name in other.args]
+        own = args[name]
+        if isinstance(own, int) and not isinstance(own, bool):
+            pool += [own + 1, max(own - 1, 0)]
+        args[name] = rng.choice([*pool, own])
+    return Call(call.op, args)
 
 
 @pytest.mark.parametrize("fence", FENCES)

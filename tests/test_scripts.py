@@ -42,7 +42,7 @@ OWN_REASONS = {
 
 KNOWN_GLOBALS = {
     *("ARGV", "KEYS", "cjson", "cmsgpack", "math", "redis", "string", "table"),
-    *("error", "ipairs", "pairs", "pcall", "tonumber", "type", "unpack"),
+    *("error", "ipairs", "pairs", "pcall", "setmetatable", "tonumber", "type", "unpack"),
 }
 """What a script may use of what a server gives it."""
 

@@ -15,7 +15,7 @@ import structlog
 
 from bus.errors import EvalbusError, InputError
 from bus.port import BatchInfo, Bus
-from bus.types import BatchId
+from bus.types import BatchId, RunId
 from workers.suite import Suite, load_suite
 
 __all__ = ["Catalogue", "Served"]
@@ -29,6 +29,14 @@ class Served:
 
     info: BatchInfo
     suite: Suite
+    runs: tuple[RunId, ...]
+    candidate: str
+    judge: str
+
+    @classmethod
+    def of(cls, info: BatchInfo, suite: Suite) -> Served:
+        """What is derived from the suite is derived once: it is asked for at every run."""
+        return cls(info, suite, tuple(suite.run_ids()), suite.candidate, suite.judge)
 
     @property
     def batch(self) -> BatchId:
@@ -96,7 +104,7 @@ class Catalogue:
             self._refused[name] = str(error)
             log.error("batch.refused", batch=name, why=str(error))
             return
-        self._served[name] = Served(info, suite)
+        self._served[name] = Served.of(info, suite)
 
     async def _copy(self, info: BatchInfo) -> Suite:
         if self.suite is not None:

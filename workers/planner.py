@@ -97,8 +97,7 @@ class Planner:
             await self._bus.sweep(batch, 50)
 
     async def _admit(self, served: Served, counters: Counters, woken: list[Entry]) -> Counters:
-        batch, suite = served.batch, served.suite
-        runs = suite.run_ids()
+        batch, runs = served.batch, served.runs
         # In pieces, as the scripts' work is bounded; the first takes the wake-ups off.
         while True:
             room = served.info.spec.bound - counters.in_flight
@@ -106,7 +105,7 @@ class Planner:
             if counters.status.ended or (not ahead and not woken):
                 return counters
             decision = await self._bus.admit(
-                batch, counters.cursor, ahead, woken[:100], self._name, suite.candidate, suite.judge
+                batch, counters.cursor, ahead, woken[:100], self._name, served.candidate, served.judge
             )
             if not decision.applied and decision.reason != "bound_full":
                 log.warning("admit.refused", batch=batch, decision=str(decision))
@@ -124,7 +123,7 @@ class Planner:
         parked = await self._bus.parked(served.batch)
         for row in await self._bus.rows(served.batch, parked):
             decision = await self._bus.rebind(
-                served.batch, row.run, row.judge_epoch, served.suite.candidate, served.suite.judge
+                served.batch, row.run, row.judge_epoch, served.candidate, served.judge
             )
             log.info("score.rebound", batch=served.batch, run=row.run, decision=str(decision))
 

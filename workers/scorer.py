@@ -68,8 +68,9 @@ class ScorerRole:
             try:
                 ended = await self._judge(lease, ref, served, granted, folder)
             finally:
-                with contextlib.suppress(OSError):  # litter, not a loss: the next epoch has a directory of its own
-                    await asyncio.to_thread(remove_tree, folder)
+                if folder.exists():
+                    with contextlib.suppress(OSError):  # litter, not a loss: the next epoch has a directory of its own
+                        await asyncio.to_thread(remove_tree, folder)
             if not ended.applied:
                 log.warning("score.refused", decision=str(ended))
 
@@ -95,8 +96,8 @@ class ScorerRole:
             Judgement(
                 head=Digest(granted["head"]),
                 tree_hash=granted["tree_hash"],
-                candidate=suite.candidate,
-                judge=suite.judge,
+                candidate=served.candidate,
+                judge=served.judge,
                 judge_epoch=int(granted["judge_epoch"]),
                 bin=score.bin,
                 value=score.value,

@@ -171,7 +171,10 @@ class Worker:
         case = suite.case_of(ref.run)
         folder = directory_of(self._work, ref.batch, ref.run, ref.gen)
         try:
-            workspace: Workspace = await asyncio.to_thread(prepare, suite, case, folder)
+            if suite.workspace is None:  # nothing to copy: not worth a thread
+                workspace = prepare(suite, case, folder)
+            else:
+                workspace = await asyncio.to_thread(prepare, suite, case, folder)
             run = Run(
                 id=ref.run,
                 case=case,
@@ -196,7 +199,8 @@ class Worker:
             await transcript.settle()
             await self._seal(lease, ref, served, transcript, answer, workspace)
         finally:
-            await asyncio.to_thread(_clear, folder)
+            if folder.exists():
+                await asyncio.to_thread(_clear, folder)
 
     def _solver(self, served: Served) -> Solver:
         if served.suite.digest not in self._solvers:

@@ -48,14 +48,20 @@ class Workspace:
     """A run's directory. Paths are relative to it, written with `/`."""
 
     def __init__(self, path: Path, limits: Limits | None = None, values: Mapping[str, str] | None = None) -> None:
-        """`path` exists. `values` are what `{name}` stands for in a command's arguments."""
-        self.path = path.absolute()
+        """`path` is made when it is first asked for. `values` are what `{name}` stands for in a command's arguments."""
+        self._path = path.absolute()
         self._limits = limits or Limits()
-        self.values = {"python": sys.executable, "workspace": str(self.path), **(values or {})}
+        self.values = {"python": sys.executable, "workspace": str(self._path), **(values or {})}
 
     def __repr__(self) -> str:
         """`Workspace('/…/gen-1')`."""
-        return f"Workspace({str(self.path)!r})"
+        return f"Workspace({str(self._path)!r})"
+
+    @property
+    def path(self) -> Path:
+        """The directory. Many runs never look into theirs, so it is made here and not before."""
+        self._path.mkdir(parents=True, exist_ok=True)
+        return self._path
 
     def locate(self, relative: str) -> Path:
         """Where a path lies, links followed. Raises `OutsideWorkspaceError` if that is not inside.
@@ -116,12 +122,14 @@ def prepare(suite: Suite, case: Case, path: Path) -> Workspace:
 
     Raises `TreeError`.
     """
+    table = suite.workspace
     try:
-        remove_tree(path)
-        path.mkdir(parents=True)
+        if path.exists():
+            remove_tree(path)
+        if table is not None:
+            path.mkdir(parents=True)
     except OSError as error:
         raise TreeError.from_os(error) from error
-    table = suite.workspace
     if table is not None and table.template is not None:
         copy_of_case(suite, table.template, case, path, table.ignore)
     return Workspace(path, suite.limits.of_commands, {"suite": str(suite.root), "id": case.id})

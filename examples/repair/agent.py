@@ -28,7 +28,7 @@ BUDGET = 600
 PLAUSIBLE = 3
 """Candidates that pass the visible tests, of which the simplest is taken."""
 
-STEPS = 100_000
+STEPS = 50_000
 """Lines that a candidate may run in all visible tests together."""
 
 TIMEOUT = 100.0

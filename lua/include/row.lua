@@ -7,17 +7,18 @@ local rows = {}
 
 local function number_text(n) return string.format('%.0f', n) end
 
--- All fields of a small hash, or the listed ones of a larger one.
+-- All fields of a small hash; or of a larger one the listed fields now, and any other when it is asked for.
 local function open_row(key, fields)
   local data = {}
   if fields then
     local values = redis.call('HMGET', key, unpack(fields))
     for i, field in ipairs(fields) do data[field] = values[i] or nil end
+    setmetatable(data, {__index = function(_, field) return redis.call('HGET', key, field) or nil end})
   else
     local flat = redis.call('HGETALL', key)
     for i = 1, #flat, 2 do data[flat[i]] = flat[i + 1] end
   end
-  local row = {key = key, data = data, changed = {}, kept = {}}
+  local row = {key = key, data = data, whole = not fields, changed = {}, kept = {}}
   rows[#rows + 1] = row
   return row
 end
@@ -29,8 +30,9 @@ local function put(row, field, value)
 end
 
 local function drop(row, field)
-  if row.data[field] ~= nil then
-    row.data[field] = nil
+  if row.data[field] then
+    -- In a row that was not read whole, nil would mean "not read yet".
+    if row.whole then row.data[field] = nil else row.data[field] = false end
     row.changed[field] = false
   end
 end

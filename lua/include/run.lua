@@ -6,19 +6,12 @@
 --            end:<lease id>  the step that ended that lease: its resend is a duplicate, also when the run has moved on
 --            tree, artifact  the sealed workspace                    detail  what an ended run says of itself
 -- Batch row: n:<state>  runs in that state
+-- A step names the fields of the batch and the desk that it nearly always needs; the others are read when it does.
 --#include "transcript/fence.lua"
 --#include "histogram/fence.lua"
 --#include "judge/fence.lua"
 --#include "admission/fence.lua"
-local STATES = {'n:queued', 'n:running', 'n:sealed', 'n:scoring', 'n:scored', 'n:hole'}
-
-local function open_batch(key, ...)
-  local fields = {'max_deliveries', 'cursor', ...}
-  for _, list in ipairs({histogram.fields, judge.fields, STATES}) do
-    for _, field in ipairs(list) do fields[#fields + 1] = field end
-  end
-  return open_row(key, fields)
-end
+local function open_batch(key, ...) return open_row(key, {'status', ...}) end
 
 -- A desk's hash holds every lease that has a place; a step needs its own only.
 local function open_desk(key, ...)

@@ -14,15 +14,14 @@ local a, malformed = begin('run.abandon', KEYS[4], KEYS[1], {
   cursor = 'int', runs = 'int1', why = 'str',
 })
 if not a then return malformed end
-local batch = open_batch(KEYS[1], 'hole:' .. a.why)
+local batch = open_batch(KEYS[1], 'cursor', 'intended', 'holes', 'n:queued', 'n:hole', 'hole:' .. a.why)
 if #ARGV ~= 1 + a.runs or #KEYS ~= 4 + a.runs or a.runs > 100 then return refused(reject('schema')) end
 if histogram.closed(batch) then return refused(reject('after_close')) end
 if int(batch, 'cursor') ~= a.cursor then return again(duplicate({cursor = int(batch, 'cursor')})) end
 if a.cursor + a.runs > int(batch, 'intended') then return refused(reject('schema')) end
 local seen = {}
 for i = 1, a.runs do
-  local run
- = open_row(KEYS[4 + i])
+  local run = open_row(KEYS[4 + i])
   -- One that was admitted has a holder, and a place at the desk: it is ended by `hole`.
   if run.data.state or seen[KEYS[4 + i]] then return refused(reject('schema')) end
   seen[KEYS[4 + i]] = true

@@ -10,7 +10,7 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          7… rows       evb:{live.0}:b:<batch>:run:<run>          HASH
 ARGV     1 envelope    msgpack   2… items
 RETURNS  commit <admitted cursor why_stopped> | duplicate <cursor>
-         | reject schema after_close bound_full already_bound
+         | reject schema after_close bound_full step_in_flight step_committed lease_reused already_bound
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.admit', KEYS[6], KEYS[1], {
@@ -18,7 +18,7 @@ local a, malformed = begin('run.admit', KEYS[6], KEYS[1], {
   judge = 'str',
 })
 if not a then return malformed end
-local batch = open_batch(KEYS[1])
+local batch = open_batch(KEYS[1], 'cursor', 'intended', 'n:queued')
 if #ARGV ~= 1 + a.runs + a.entries or #KEYS ~= 6 + a.runs or a.runs > 100 then return refused(reject('schema')) end
 if histogram.closed(batch) then return refused(reject('after_close')) end
 if int(batch, 'cursor') ~= a.cursor then return again(duplicate({cursor = int(batch, 'cursor')})) end
@@ -38,16 +38,16 @@ for i = 1, a.runs do leases[i] = 'l:' .. a.command_id .. '.' .. i end
 local desk = open_desk(KEYS[2], unpack(leases))
 local admitted, stopped = {}, nil
 for i = 1, a.runs do
-  local run, run_id = open_row(KEYS[6 + i], {'state', 'j.epoch'}), ARGV[1 + i]
+  local run, run_id = open_row(KEYS[6 + i]), ARGV[1 + i]
   local place = {step = run_id, lease = a.command_id .. '.' .. i}
   -- A run that was named a hole before has no judge; the cursor never comes back to it.
   if run.data.state and not run.data['j.epoch'] then return refused(reject('schema')) end
-  local acquired
- = admission.acquire(desk, run, place)
-  if acquired.verb ~= 'commit' then
+  local acquired = admission.acquire(desk, run, place)
+  if acquired.reason == 'bound_full' then
     stopped = {d = acquired, by = 'admission.acquire', args = place}
     break
   end
+  if acquired.verb ~= 'commit' then return refused(acquired, 'admission.acquire', place) end
   step('admission.acquire', acquired, place)
   local token = {run = run_id, candidate = a.candidate, judge = a.judge, epoch = 1}
   if not step('judge.mint', judge.mint(run, token), token) then return refused() end

@@ -18,7 +18,7 @@ local a, malformed = begin('run.claim', KEYS[7], KEYS[2], {
 })
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'hole:poison')
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'max_deliveries', 'n:queued', 'n:running')
 local leases = open_row(KEYS[3], {a.lease_id})
 local function licence(d)
   local answer = {attempts = int(run, 'attempts')}

@@ -13,7 +13,7 @@ local a, malformed = begin('run.close', KEYS[3], KEYS[1], {
   batch = 'str', snapshot_id = 'str', accepted = 'int',
 })
 if not a then return malformed end
-local batch = open_batch(KEYS[1])
+local batch = open_batch(KEYS[1], 'accepted', 'holes', 'intended', 'quorum')
 local was_open = not histogram.closed(batch)
 local d = histogram.close(batch, a)
 if was_open and histogram.closed(batch) then redis.call('HSET', KEYS[2], a.batch, batch.data.status) end

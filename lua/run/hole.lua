@@ -15,7 +15,7 @@ local a, malformed = begin('run.hole', KEYS[6], KEYS[2], {
   run = 'str', lease_id = 'str?', gen = 'int', why = 'str',
 })
 if not a then return malformed end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'hole:' .. a.why)
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'holes', 'n:running', 'n:hole', 'hole:' .. a.why)
 local who = a.lease_id or 'operator'
 if ended_by(run, 'hole', who) and run.data['h.why'] == a.why then return again(duplicate()) end
 -- The holder names its lease; an operator has none, and names the generation that he means to end.

@@ -18,8 +18,9 @@ local run = open_row(KEYS[1])
 local waits = {worker = {queued = true, running = true}, scorer = {sealed = true, scoring = true}}
 if not (waits[a.group] and waits[a.group][run.data.state or '']) then return refused(reject('ended')) end
 if run.data.entry ~= a.entry then return again(duplicate()) end
+-- A parked score waits for a person, not for a message.
+if run.data['j.review'] then return refused(reject('still_known')) end
 local pending = in_group('XPENDING', KEYS[3], a.group, a.entry, a.entry, 1)
-
 if #pending > 0 then return refused(reject('still_known')) end
 local delivered = '0-0'
 for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[3])) do

@@ -20,7 +20,7 @@ local a, malformed = begin('run.score', KEYS[7], KEYS[2], {
 })
 if not a then return malformed end
 local run = open_row(KEYS[1])
-local batch = open_batch(KEYS[2], 'bin:' .. a.bin, 'hole:judge_mismatch', 'hole:candidate_mismatch')
+local batch = open_batch(KEYS[2], 'replays', 'fenced', 'accepted', 'n:scoring', 'n:scored', 'bin:' .. a.bin)
 if ended_by(run, 'score', a.lease_id) then return again(duplicate()) end
 if not scorer_is_live(run, a) then return refused(reject('stale_lease')) end
 local desk = open_desk(KEYS[3], 'l:' .. run.data.place)

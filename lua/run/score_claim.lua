@@ -17,7 +17,7 @@ local a, malformed = begin('run.score_claim', KEYS[7], KEYS[2], {
 })
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'hole:judge_failed')
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'max_deliveries', 'max_in_flight', 'fenced', 'n:sealed', 'n:scoring')
 local leases = open_row(KEYS[3], {a.lease_id})
 local function licence()
   return {

@@ -16,7 +16,7 @@ local a, malformed = begin('run.score_hole', KEYS[7], KEYS[2], {
   run = 'str', lease_id = 'str?', gen = 'int', why = 'str',
 })
 if not a then return malformed end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'hole:' .. a.why)
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'holes', 'fenced', 'n:hole', 'hole:' .. a.why)
 local who = a.lease_id or 'operator'
 if ended_by(run, 'score_hole', who) and run.data['h.why'] == a.why then return again(duplicate()) end
 local entitled

@@ -12,7 +12,7 @@ local a, malformed = begin('run.score_yield', KEYS[4], KEYS[2], {
   run = 'str', lease_id = 'str', gen = 'int1',
 })
 if not a then return malformed end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2])
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'n:scoring', 'n:sealed')
 if ended_by(run, 'score_yield', a.lease_id) then return again(duplicate()) end
 if not scorer_is_live(run, a) then return refused(reject('stale_lease')) end
 

@@ -20,7 +20,7 @@ local a, malformed = begin('run.seal', KEYS[8], KEYS[2], {
   tree_hash = 'str?', artifact = 'str?',
 })
 if not a then return malformed end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2])
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'n:running', 'n:sealed')
 a.payload = ARGV[2]
 if not is_text(a.payload) then return refused(reject('schema')) end
 if ended_by(run, 'seal', a.lease_id) then return again(duplicate({head = head_of(run)})) end

@@ -13,7 +13,7 @@ local a, malformed = begin('run.yield', KEYS[4], KEYS[2], {
   run = 'str', lease_id = 'str', gen = 'int1',
 })
 if not a then return malformed end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2])
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'n:running', 'n:queued')
 if ended_by(run, 'yield', a.lease_id) then return again(duplicate()) end
 if run.data.state ~= 'running' or not transcript.is_live(run, a) then return refused(reject('stale_lease')) end
 step('transcript.fence', transcript.fence(run, a))

@@ -64,7 +64,7 @@ def arguments(module: Module, node: ast.AST) -> Iterator[Edit]:
     for index in range(len(given)):
         rest = [*given[:index], *given[index + 1 :]]
         yield module.replace(node, ast.Call(node.func, rest, node.keywords), "argument_left_out", 3)
-    for index, keyword in enumerate(node.keywords):
+    for index in range(len(node.keywords)):
         rest = [*node.keywords[:index], *node.keywords[index + 1 :]]
         yield module.replace(node, ast.Call(node.func, given, rest), "argument_left_out", 2.5)
     short = function.rpartition(".")[2]

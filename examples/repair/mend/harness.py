@@ -13,6 +13,7 @@ busy machine. The limits of time are for what the count cannot see, such as a po
 from __future__ import annotations
 
 import ast
+import functools
 import gc
 import importlib
 import json
@@ -27,10 +28,10 @@ import unittest
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-CPU = 4
+CPU = 2
 """Seconds of one version. The count of lines ends nearly all that would take longer than one tenth of it."""
 
-WALL = 20
+WALL = 15
 """Seconds until a version that waits for what never comes is ended."""
 
 TOGETHER = 20
@@ -171,13 +172,14 @@ def judge(programme: Programme, codes: list[types.CodeType], tests: types.CodeTy
     """
     verdicts: list[bool] = []
     while len(verdicts) < len(codes):
-        told = in_child(lambda say, rest=codes[len(verdicts) :]: judge_some(programme, rest, tests, first, say))
+        rest = codes[len(verdicts) :]
+        told = in_child(functools.partial(judge_some, programme, rest, tests, first))
         verdicts += [letter == ord("p") for letter in told]
-        if len(verdicts) < len(codes):
+        if len(told) < len(rest):
             verdicts.append(False)
-    if len(codes) > 1:
-        return [passed and judge(programme, [code], tests, first)[0] for passed, code in zip(verdicts, codes, strict=True)]
-    return verdicts
+    if len(codes) == 1:
+        return verdicts
+    return [passed and judge(programme, [code], tests, first)[0] for passed, code in zip(verdicts, codes, strict=True)]
 
 
 def judge_some(

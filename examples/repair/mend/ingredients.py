@@ -1,4 +1,4 @@
-"""Edits made of what the function has elsewhere: an expression reused, a call repeated, a statement in another branch."""
+"""Edits made of what the function has elsewhere: an expression, a call, a statement of another branch."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def applied(module: Module, node: ast.AST) -> Iterator[Edit]:
     text = ast.unparse(node)
     tails = {}
     for each in ast.walk(function):
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and not isinstance(
-            module.parent.get(each), ast.Expr
-        ):
+        if isinstance(module.parent.get(each), ast.Expr):
+            continue
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
             whole, base = ast.unparse(each), ast.unparse(each.func.value)
             tails[whole.removeprefix(base)] = None
     for tail in tails:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from mend.scope import conditions, flags, locals_of, parameters, strings
 from mend.siblings import ARITHMETIC, COMPARISONS, SIBLINGS
@@ -69,9 +70,7 @@ def boolean(module: Module, node: ast.AST) -> Iterator[Edit]:
     yield module.replace(node, ast.BoolOp(other, node.values), "boolean", 1)
     for index in range(len(node.values)):
         rest = [*node.values[:index], *node.values[index + 1 :]]
-        yield module.replace(
-            node, rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest), "condition_left_out", 2
-        )
+        yield module.replace(node, rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest), "condition_left_out", 2)
     yield module.replace(node, ast.BoolOp(node.op, [*node.values[1:], node.values[0]]), "condition_order", 2.5)
     for index, value in enumerate(node.values):
         if isinstance(value, ast.BoolOp) and len(node.values) == 2:
@@ -131,34 +130,41 @@ def constant(module: Module, node: ast.AST) -> Iterator[Edit]:
     """A number one off, a flag the other way round, another of the module's strings."""
     if not isinstance(node, ast.Constant) or (module.quoted(node) and isinstance(node.value, str)):
         return
-    value = node.value
+    if isinstance(node.value, str) and isinstance(module.parent.get(node), ast.Expr):
+        return
+    for other in _others(module, node.value):
+        if other.text != repr(node.value):
+            yield module.replace(node, other.text, "constant", other.cost)
+
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    text: str
+    cost: float
+
+
+def _others(module: Module, value: object) -> Iterator[_Other]:
+    """What may stand in a constant's place."""
     if isinstance(value, bool):
-        yield module.replace(node, repr(not value), "constant", 1)
+        yield _Other(repr(not value), 1)
     elif isinstance(value, int):
-        for rank, other in enumerate(dict.fromkeys((value + 1, value - 1, 0, 1, -value, value * 2))):
-            if other != value:
-                # 0 and 1 are often a mistake for one another; a number that was looked up seldom is
-                yield module.replace(node, repr(other), "constant", (1 if value in (0, 1) else 2) + rank * 0.6)
-        for other in _integers(module):
-            yield module.replace(node, repr(other), "constant", 4)
+        # 0 and 1 are often a mistake for one another; a number that was looked up seldom is
+        base = 1 if value in (0, 1) else 2
+        for rank, near in enumerate(dict.fromkeys((value + 1, value - 1, 0, 1, -value, value * 2))):
+            yield _Other(repr(near), base + rank * 0.6)
+        yield from (_Other(repr(each), 4) for each in _integers(module))
     elif isinstance(value, float):
-        for other in (0.0, 1.0, value + 1, value - 1, -value, value * 100, value / 100):
-            if other != value:
-                yield module.replace(node, repr(other), "constant", 2)
-    elif isinstance(value, str) and not isinstance(module.parent.get(node), ast.Expr):
-        for other in dict.fromkeys((*SIBLINGS.get(value, ()), "", " ", ", ", *strings(module))):
-            if other != value:
-                cost = 1.5 if other in SIBLINGS.get(value, ()) else 3
-                yield module.replace(node, repr(other), "constant", cost)
+        for number in (0.0, 1.0, value + 1, value - 1, -value, value * 100, value / 100):
+            yield _Other(repr(number), 2)
+    elif isinstance(value, str):
+        yield from (_Other(repr(each), 1.5) for each in SIBLINGS.get(value, ()))
+        yield from (_Other(repr(each), 3) for each in ("", " ", ", ", *strings(module)))
     elif value is None:
-        for other in ("0", "''", "[]", "False"):
-            yield module.replace(node, other, "constant", 4)
+        yield from (_Other(text, 4) for text in ("0", "''", "[]", "False"))
 
 
 def _integers(module: Module) -> list[int]:
-    found = {
-        each.value for each in ast.walk(module.tree) if isinstance(each, ast.Constant) and type(each.value) is int
-    }
+    found = {each.value for each in ast.walk(module.tree) if isinstance(each, ast.Constant) and type(each.value) is int}
     return sorted(found)
 
 

@@ -7,6 +7,7 @@ run it, F all failing tests. A line that no failing test runs cannot be the faul
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,13 @@ from dataclasses import dataclass
 from mend import calls, ingredients, insertions, operators, statements
 from mend.text import Edit, Module
 
-OPERATORS = (*operators.OPERATORS, *calls.OPERATORS, *statements.OPERATORS, *insertions.OPERATORS, *ingredients.OPERATORS)
+OPERATORS = (
+    *operators.OPERATORS,
+    *calls.OPERATORS,
+    *statements.OPERATORS,
+    *insertions.OPERATORS,
+    *ingredients.OPERATORS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,9 @@ def edits(module: Module) -> Iterator[Edit]:
     """Every edit that any operator has for any node."""
     for node in ast.walk(module.tree):
         for operator in OPERATORS:
-            yield from operator(module, node)
+            # Before Python 3.12 some expressions cannot be written inside an f-string.
+            with contextlib.suppress(SyntaxError, ValueError):
+                yield from operator(module, node)
 
 
 def candidates(source: str, spectra: Sequence[Spectrum], budget: int) -> list[Candidate]:

@@ -72,11 +72,8 @@ def attributes_of_self(module: Module) -> list[str]:
 def conditions(module: Module, node: ast.AST) -> list[str]:
     """What the function around a node asks in its tests and comparisons, as text."""
     function = module.function_of(node)
-    found: list[str] = []
-    for each in ast.walk(function or module.tree):
-        if isinstance(each, ast.Compare) and not module.quoted(each):
-            found.append(ast.unparse(each))
-    return _dedupe(found)
+    nodes = ast.walk(function or module.tree)
+    return _dedupe([ast.unparse(each) for each in nodes if isinstance(each, ast.Compare) and not module.quoted(each)])
 
 
 def expressions_of(module: Module, node: ast.AST) -> list[str]:
@@ -101,9 +98,7 @@ def strings(module: Module) -> list[str]:
     documents = {
         id(each.body[0].value)
         for each in ast.walk(module.tree)
-        if isinstance(each, Function | ast.ClassDef | ast.Module)
-        and each.body
-        and isinstance(each.body[0], ast.Expr)
+        if isinstance(each, Function | ast.ClassDef | ast.Module) and each.body and isinstance(each.body[0], ast.Expr)
     }
     return _dedupe(
         [

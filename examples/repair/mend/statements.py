@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from mend.scope import locals_of
@@ -45,7 +46,7 @@ def left_out(module: Module, node: ast.AST) -> Iterator[Edit]:
 def order(module: Module, node: ast.AST) -> Iterator[Edit]:
     """Neighbours changed over."""
     for block in blocks_of(node):
-        for first, second in zip(block, block[1:], strict=False):
+        for first, second in itertools.pairwise(block):
             one, two = module.block(first, first), module.block(second, second)
             if one is None or two is None or is_document(first) or isinstance(node, ast.Module):
                 continue
@@ -95,9 +96,7 @@ def _else_removed(module: Module, statement: ast.stmt, last: ast.stmt) -> Iterat
 def jump(module: Module, node: ast.AST) -> Iterator[Edit]:
     """`break` for `continue`, `if` for `while`, a result returned and not dropped, one chain of tests cut."""
     if isinstance(node, ast.Break | ast.Continue):
-        yield Edit(
-            *module.span(node), "continue" if isinstance(node, ast.Break) else "break", node.lineno, "jump", 1.5
-        )
+        yield Edit(*module.span(node), "continue" if isinstance(node, ast.Break) else "break", node.lineno, "jump", 1.5)
     elif isinstance(node, ast.If | ast.While):
         start, end = module.span(node)
         word = "if" if isinstance(node, ast.If) else "while"
@@ -163,11 +162,12 @@ def again(module: Module, node: ast.AST) -> Iterator[Edit]:
                         guarded = f"if {asked}:\n    {text}"
                         yield from insert(module, node, guarded, "again_behind_loop", 3.5, after=True)
     for other in ast.walk(function):
-        if isinstance(other, SIMPLE) and not is_document(other) and other is not node:
-            if module.function_of(other) is function:
-                text = ast.unparse(other)
-                yield from insert(module, node, text, "again", 5, after=False)
-                yield from insert(module, node, text, "again", 5, after=True)
+        if not isinstance(other, SIMPLE) or is_document(other) or other is node:
+            continue
+        if module.function_of(other) is function:
+            text = ast.unparse(other)
+            yield from insert(module, node, text, "again", 5, after=False)
+            yield from insert(module, node, text, "again", 5, after=True)
 
 
 OPERATORS = (left_out, order, depth, jump, assignment, again)

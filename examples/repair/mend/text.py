@@ -13,8 +13,22 @@ from dataclasses import dataclass
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-_CLOSED = (ast.Name, ast.Constant, ast.Call, ast.Attribute, ast.Subscript, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.JoinedStr)
+_CLOSED = (
+    ast.Name,
+    ast.Constant,
+    ast.Call,
+    ast.Attribute,
+    ast.Subscript,
+    ast.List,
+    ast.Dict,
+    ast.Set,
+    ast.Tuple,
+    ast.JoinedStr,
+)
 """Expressions that need no parentheses wherever they stand (`ast.unparse` gives a tuple its own)."""
+
+_OPEN = (ast.Return, ast.If, ast.While, ast.Assign, ast.AugAssign, ast.Assert, ast.Expr, ast.Slice)
+"""What holds any expression without parentheses, if it is written on one line."""
 
 _SHARED = (ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 """One object for all places: these have no one parent."""
@@ -120,7 +134,7 @@ class Module:
         if before.endswith("(") and after.startswith(")"):
             return True
         up = self.parent.get(node)
-        if isinstance(up, ast.Return | ast.If | ast.While | ast.Assign | ast.AugAssign | ast.Assert | ast.Expr | ast.Slice):
+        if isinstance(up, _OPEN):
             return "\n" not in self.source[start:end]
         if isinstance(up, ast.keyword):
             return True

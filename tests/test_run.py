@@ -1,0 +1,255 @@
+"""`evalbus run` to its closed snapshot, and what can be learnt of it afterwards: `run` again, `gate`, `status`, `export`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet import Done, Stage, case, commits, eventually, read_export
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
+]
+
+CASES = [case(f"c{number}", answer=str(number), target=str(number - number % 3 % 2)) for number in range(6)]
+"""Of every three the second is wrong."""
+RUNS = {f"c{number}#{trial}": "fail" if number % 3 == 1 else "pass" for number in range(6) for trial in (1, 2)}
+
+KEYS = [
+    "batch", "plane", "state", "snapshot_id", "intended", "quorum", "accepted", "bins", "pass_rate", "interval",
+    "bounds", "holes", "rejects", "tokens", "runs", "gate",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Undisturbed:
+    """The batch `b` of `CASES`, twice each, run by one worker."""
+
+    stage: Stage
+    suite: Path
+    done: Done
+    result: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Undisturbed]:
+    """One run for the whole module; nobody disturbs it, and nobody spends on it again."""
+    with Stage.opened(tmp_path_factory.mktemp("undisturbed")) as stage:
+        suite = stage.suite(CASES, trials=2, gate="min_pass_rate = 0.6")
+        done = stage.run("run", suite, "--workers", 1, "--scorers", 1, "--batch", "b", "--json", "out.json")
+        yield Undisturbed(stage, suite, done, _read(stage.root / "out.json"))
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A place of the test's own; whatever it starts there must be gone at its end."""
+    with Stage.opened(tmp_path) as one:
+        yield one
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+# --- to the close -----------------------------------------------------------------------------------------
+
+
+def test_a_run_ends_with_the_promised_json(undisturbed: Undisturbed) -> None:
+    """Scripts read it: the keys are a promise, and every number follows from the suite."""
+    result = undisturbed.result
+    assert list(result) == KEYS
+    assert result | {"snapshot_id": "", "interval": []} == {
+        "batch": "b",
+        "plane": "live",
+        "state": "closed",
+        "snapshot_id": "",
+        "intended": 12,
+        "quorum": 6,
+        "accepted": 12,
+        "bins": {"pass": 8, "fail": 4},
+        "pass_rate": 8 / 12,
+        "interval": [],
+        "bounds": [8 / 12, 8 / 12],
+        "holes": {},
+        "rejects": {},
+        "tokens": {"spent": 0, "durable": 0, "orphan": 0, "budget": None},
+        "runs": RUNS,
+        "gate": {"passed": True, "rule": "pass_rate >= 0.6"},
+    }
+    assert re.fullmatch("[0-9a-f]{64}", result["snapshot_id"])
+    low, high = result["interval"]
+    assert 0 < low < 8 / 12 < high < 1
+    assert undisturbed.done.code == 0
+
+
+def test_the_closing_screen_says_all_that_a_reader_needs_to_judge_the_number(undisturbed: Undisturbed) -> None:
+    """A rate without its denominator, interval, holes and refusals is a rumour."""
+    screen = dict(line.split(maxsplit=1) for line in undisturbed.done.out.splitlines() if line[:1] not in ("", " "))
+    result = undisturbed.result
+    assert screen["batch"] == "b (live)   closed, 12 runs"
+    assert screen["pass"].startswith("rate  0.6667   8 of 12 scored runs passed")
+    assert screen["interval"].startswith("{:.4f} to {:.4f}".format(*result["interval"]))
+    assert screen["bounds"].startswith("0.6667 to 0.6667")
+    assert (screen["bins"], screen["holes"], screen["refusals"]) == ("pass 8 · fail 4", "none", "none")
+    assert screen["snapshot"] == result["snapshot_id"]
+    assert screen["gate"].startswith("passed")
+
+
+def test_without_a_terminal_progress_is_a_plain_line_now_and_then(undisturbed: Undisturbed) -> None:
+    """On standard error, so that standard output is the result alone; the last line tells the end."""
+    lines = undisturbed.done.err.splitlines()
+    assert all(line.startswith("tiny · b: ") for line in lines), undisturbed.done.err
+    assert re.match(r"tiny · b: closed 12/12 done · 0 running .* 0 holes · 0 refused · 0 tokens · 1 worker", lines[-1])
+    assert "\x1b" not in undisturbed.done.err + undisturbed.done.out
+
+
+async def test_four_workers_come_to_the_snapshot_of_one_also_where_names_have_blanks(
+    undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    """Who did what, in which order and where is not part of the accepted set, so it is not part of its name."""
+    with Stage.opened(tmp_path / "a place") as stage:
+        suite = stage.suite(CASES, name="a suite", trials=2, gate="min_pass_rate = 0.6")
+        done = await stage.call("run", suite, "--workers", 4, "--scorers", 1, "--batch", "b", "--json", "my out.json")
+        result = _read(stage.root / "my out.json")
+    assert done.code == 0
+    assert result == undisturbed.result
+
+
+async def test_a_gate_that_is_missed_is_exit_1(stage: Stage) -> None:
+    """The batch is closed and sound, the candidate is not: that must not look like a broken run."""
+    suite = stage.suite([case("a"), case("b", target="2")], gate="min_pass_rate = 0.6")
+    done = await stage.call("run", suite, "--workers", 1, "--scorers", 1, "--batch", "b", "--json", "out.json")
+    assert done.code == 1
+    result = _read(stage.root / "out.json")
+    assert (result["state"], result["pass_rate"]) == ("closed", 0.5)
+    assert result["gate"] == {"passed": False, "rule": "pass_rate >= 0.6"}
+    assert "failed" in done.out
+
+
+async def test_what_goes_wrong_beside_the_answer_is_a_hole_by_its_name_and_below_the_quorum_exit_3(stage: Stage) -> None:
+    """Neither a solver's crash nor a scorer's may count as a failure of the candidate, and none is tried again.
+
+    One that is too slow is cut off. With the quorum at 100 % four holes leave no number, and the gate has no word.
+    """
+    cases = [
+        case("fine"),
+        case("solver-raises", solver="raises"),
+        case("solver-sleeps", solver="sleeps"),
+        case("scorer-raises", scorer="raises"),
+        case("scorer-sleeps", scorer="sleeps"),
+    ]
+    suite = stage.suite(cases, quorum="100%", timeout="500ms", scorer_timeout="500ms", concurrency=5)
+    done = await stage.call("run", suite, "--workers", 1, "--scorers", 1, "--batch", "b", "--json", "out.json")
+    result = _read(stage.root / "out.json")
+    assert done.code == 3
+    assert (result["state"], result["snapshot_id"], result["pass_rate"]) == ("inconclusive", None, None)
+    assert result["holes"] == {"scorer_error": 2, "solver_error": 1, "solver_timeout": 1}
+    assert result["runs"] == {"fine#1": "pass"}
+    assert result["gate"]["passed"] is not True
+    for run, why in (("solver-raises#1", "solver_error"), ("scorer-sleeps#1", "scorer_error")):
+        assert re.search(rf"^ +{run} +{why}$", done.out, re.MULTILINE)
+    async with stage.watch("b") as batch:
+        raised, slow = await batch.row("solver-raises#1"), await batch.row("scorer-sleeps#1")
+        assert raised is not None
+        assert slow is not None
+        assert (raised.attempts, raised.detail) == (1, "ValueError: no such tool")
+        assert (slow.score_attempts, slow.detail) == (1, "timed out after 0.5 s")
+
+
+# --- after the close --------------------------------------------------------------------------------------
+
+
+async def test_the_same_batch_name_again_tells_the_closed_result_and_spends_nothing(undisturbed: Undisturbed) -> None:
+    """It starts no process and adds no line to the history: a closed batch is closed."""
+    stage, logs = undisturbed.stage, undisturbed.stage.home / "logs" / "b"
+    started = set(logs.iterdir())
+    async with stage.watch("b") as batch:
+        before = len(await batch.history())
+        again = await stage.call("run", undisturbed.suite, "--batch", "b", "--json", "again.json")
+        assert len(await batch.history()) == before
+    assert set(logs.iterdir()) == started
+    assert (again.code, again.out, again.err) == (undisturbed.done.code, undisturbed.done.out, "")
+    assert _read(stage.root / "again.json") == undisturbed.result
+
+
+async def test_gate_and_status_tell_the_same_of_it(undisturbed: Undisturbed) -> None:
+    """Whoever asks later, without the suite, gets the same numbers."""
+    stage = undisturbed.stage
+    commands = [stage.start("gate", "b", "--json", "gate.json"), stage.start("status", "b"), stage.start("status")]
+    gate, one, all_ = [await command.end() for command in commands]
+    assert (gate.code, gate.out) == (undisturbed.done.code, undisturbed.done.out)
+    assert _read(stage.root / "gate.json") == undisturbed.result
+    assert (one.code, one.out) == (0, undisturbed.done.out)
+    title, line = (text.split() for text in all_.out.splitlines())
+    assert dict(zip(title, line, strict=True)) == {
+        "batch": "b", "state": "closed", "runs": "12", "admitted": "12", "running": "0", "sealed": "0",
+        "scored": "12", "holes": "0", "refused": "0",
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def exported(undisturbed: Undisturbed) -> Path:
+    """The batch's export."""
+    done = undisturbed.stage.run("export", "b", "b.jsonl")
+    assert (done.code, done.out) == (0, "")
+    return undisturbed.stage.root / "b.jsonl"
+
+
+def test_the_exports_chain_can_be_computed_by_anyone(exported: Path) -> None:
+    """`chain` is the SHA-256 of the previous chain and the line without it: no line can be changed, moved or dropped."""
+    first, *lines, last = exported.read_text(encoding="utf-8").splitlines()
+    head, ids = "0" * 64, []
+    for line in lines:
+        text, _, chain = line.removesuffix('"}').rpartition(',"chain":"')
+        head = hashlib.sha256((head + text + "}").encode()).hexdigest()
+        assert chain == head
+        ids.append(json.loads(line)["id"])
+    told = json.loads(last)
+    assert (told["entries"], told["head"]) == (len(lines), head)
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"\d+-\d+/[1-9]\d*", one) for one in ids)
+    parts = Counter(one.partition("/")[0] for one in ids)
+    assert [int(one.partition("/")[2]) for one in ids] == [n for count in parts.values() for n in range(1, count + 1)]
+    assert json.loads(first)["format"] == "evalbus-history"
+
+
+def test_the_snapshots_name_follows_from_the_exported_decisions(exported: Path, undisturbed: Undisturbed) -> None:
+    """From the history alone, without the server: every score that was accepted, once, in one canonical spelling."""
+    head, *_, last = lines = read_export(exported)
+    scores, abandoned = commits(lines, "histogram.score"), commits(lines, "histogram.abandon")
+    bins = dict.fromkeys(head["policy"]["bins"], 0) | Counter(score["bin"] for score in scores)
+    content = {
+        "accepted": len(scores),
+        "bins": bins,
+        "holes": sorted([hole["run"], hole["why"]] for hole in abandoned),
+        "intended": head["policy"]["intended"],
+        "quorum": head["policy"]["quorum"],
+        "rows": sorted([one["run"], one["digest"], one["epoch"], one["bin"], one["value"]] for one in scores),
+    }
+    canonical = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    name = hashlib.sha256(canonical.encode()).hexdigest()
+    assert name == undisturbed.result["snapshot_id"]
+    assert last["snapshot"] == content | {"snapshot_id": name}
+    assert {score["run"]: score["bin"] for score in scores} == RUNS
+    assert commits(lines, "histogram.close") == [{"snapshot_id": name}] or len(commits(lines, "histogram.close")) == 1
+
+
+async def test_the_server_is_gone_when_nobody_uses_it(undisturbed: Undisturbed) -> None:
+    """A run that has ended leaves its data, and no process."""
+
+    async def gone() -> bool:
+        return not undisturbed.stage.processes()
+
+    await eventually(gone, "the last process to end")
+    assert (undisturbed.stage.home / "server" / "appendonlydir").is_dir()
