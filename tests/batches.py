@@ -320,6 +320,8 @@ class Batch:
         index = await self.wire.call("LRANGE", self.keys.index, 0, -1)
         assert sorted(run.decode() for run in index) == sorted(rows)
         assert int(batch.get("cursor", "0")) == len(rows)
+        assert not [run for run, row in rows.items() if row["state"] != "scoring" and "s.lease" in row]
+        assert not [run for run, row in rows.items() if row["state"] in ("queued", "hole") and "t.lease" in row]
         await self._check_entries(rows)
         await self._check_chains(rows)
         assert _family(batch, "refused:") == await self._refusals_in_history()

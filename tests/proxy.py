@@ -1,7 +1,7 @@
 """A proxy between a client and a real server that loses what a test tells it to lose.
 
     async with proxy(server.address()) as between:
-        between.lose(Loss.REPLY, script("run.claim").sha)
+        between.lose(Loss.REPLY, calling("run.claim"))
         await link.run(…)                   # the first sending is applied, its answer never comes
 
 A loss strikes the first request that holds the given bytes, and only that one: what is sent again passes.

@@ -22,6 +22,7 @@ from bus.target import Target
 from bus.types import Decision, LeaseId, Verb
 from bus.wire import Address, Wire
 from tests.batches import P1, W1, Batch, FixedDoor
+from tests.peer import peer
 from tests.proxy import Loss, Proxy, proxy
 from tests.servers import Kind, running
 from tests.waiting import soon, until
@@ -147,11 +148,16 @@ def _script_of(step: Step) -> str:
     return f"run.{NAMES.get(name, name)}"
 
 
+def calling(name: str) -> str:
+    """What a request that calls the script holds, and one that asks for it, or loads it, does not."""
+    return f"EVALSHA\r\n$40\r\n{script(name).sha}"
+
+
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_step_whose_reply_was_lost_is_sent_again_and_was_applied_once(lossy: Lossy, step: Step) -> None:
     """The server did it, the connection broke before it could say so. The second sending is known by its ids."""
     send = await step(lossy.batch)
-    lossy.between.lose(Loss.REPLY, script(_script_of(step)).sha)
+    lossy.between.lose(Loss.REPLY, calling(_script_of(step)))
     decision = await soon(send())
     assert lossy.between.requests == 2
     assert decision.verb is Verb.DUPLICATE
@@ -162,7 +168,7 @@ async def test_a_step_whose_reply_was_lost_is_sent_again_and_was_applied_once(lo
 async def test_a_step_whose_request_was_lost_is_sent_again_and_applied(lossy: Lossy, step: Step) -> None:
     """The server never heard of it. For the caller it looks the same as a lost reply."""
     send = await step(lossy.batch)
-    lossy.between.lose(Loss.REQUEST, script(_script_of(step)).sha)
+    lossy.between.lose(Loss.REQUEST, calling(_script_of(step)))
     decision = await soon(send())
     assert lossy.between.requests == 2
     assert decision.verb is Verb.COMMIT
@@ -212,7 +218,7 @@ async def test_calls_in_flight_beside_the_lost_one_are_all_sent_again(lossy: Los
     batch = lossy.batch
     await batch.admit()
     entries = [await batch.delivered() for _ in range(3)]
-    lossy.between.lose(Loss.REPLY, script("run.claim").sha)
+    lossy.between.lose(Loss.REPLY, calling("run.claim"))
     leases = [LeaseId(f"L{n}") for n in range(3)]
     sent = [batch.bus.claim(entry, lease, W1) for entry, lease in zip(entries, leases, strict=True)]
     decisions = await soon(asyncio.gather(*sent))
@@ -237,7 +243,7 @@ async def test_a_caller_that_is_cancelled_leaves_an_unknown_outcome_that_a_resen
     """Its command is on its way when the task is cancelled. Sent again under the same ids it is found to be applied."""
     batch = lossy.batch
     send = await seal(batch)
-    lossy.between.lose(Loss.DELAY, script("run.seal").sha)
+    lossy.between.lose(Loss.DELAY, calling("run.seal"))
     task = asyncio.ensure_future(send())
     await soon(lossy.between.struck.wait())
     task.cancel()
@@ -283,6 +289,17 @@ async def test_scripts_flushed_all_the_time_are_still_called(server: Target) -> 
     assert {decision.verb for decision in decisions} == {Verb.COMMIT}
     await batch.check()
     await batch.aclose()
+
+
+async def test_scripts_flushed_between_their_loading_and_their_call_are_loaded_once_more() -> None:
+    """The server's word is the same as before: not here. It means not now, however often it comes."""
+    missing = b"-NOSCRIPT No matching script.\r\n"
+    answers = iter([missing, b"+loaded\r\n", missing, missing, b"+loaded\r\n", b"*3\r\n+commit\r\n+\r\n+run.test\r\n"])
+    async with peer(lambda _command: next(answers)) as one, link_to(one.address) as link:
+        target = script("transcript.resume")
+        decision = await soon(link.run(target, dict.fromkeys(target.keys, "k"), {"envelope": b""}))
+    assert decision.verb is Verb.COMMIT
+    assert next(answers, None) is None
 
 
 # --- a server that comes and goes -------------------------------------------------------------------------

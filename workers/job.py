@@ -145,18 +145,17 @@ async def _fresh_name(bus: RedisBus, suite: Suite) -> BatchId:
 async def _run_batch(
     options: JobOptions, bus: RedisBus, suite: Suite, name: BatchId, home: Path, endpoint: Endpoint
 ) -> Outcome:
+    info = await bus.info(name)
+    if info is not None and info.status.ended and info.spec.suite_digest == suite.digest:
+        return await fetch_outcome(bus, name)  # not declared again: that would add a line to a closed history
     decision = await bus.create(spec_of(suite, name))
     if not decision.applied:
-        info = await bus.info(name)
         there = info.spec.suite_digest[:12] if info else "?"
         raise InputError(
             f"batch {name!r} exists and was made from another suite, or another state of it: "
             f"{there} there, {suite.digest[:12]} here",
             remedy="choose another --batch, or restore the suite",
         )
-    outcome = await fetch_outcome(bus, name)
-    if outcome.status.ended:
-        return outcome
     fleet = Fleet(home / "logs" / name)
     fleet.start(_roles(options, name, home))
     with _on_signals() as told, Progress(f"{suite.name} · {name}") as progress:

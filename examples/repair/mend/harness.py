@@ -1,9 +1,12 @@
-"""Runs in a process of its own, in the workspace: the visible tests, against many versions of one module.
+"""The visible tests, against many versions of one module. A program: it runs in the workspace, within its limits.
 
-It reads a request as JSON from standard input and writes one as JSON to standard output:
+It reads a request as JSON from standard input and writes the answer as JSON to standard output:
 
-    {"module", "tests", "source", "steps"}                              -> {"tests": [{"id", "passed", "lines"}]}
-    {"module", "tests", "candidates", "steps", "first", "wanted"}       -> {"plausible": [index], "tried": n}
+    {"module", "tests", "steps", "source"}                          -> {"tests": [{"id", "passed", "lines"}]}
+    {"module", "tests", "steps", "candidates", "first", "wanted"}   -> {"plausible": [index], "tried": n}
+
+`module` and `tests` are names of modules, `steps` the lines that one version may run, `first` the ids of tests to
+run first. Candidates are judged in their order until `wanted` have passed; `tried` may count a few more than that.
 
 Each version is run in a forked child, which may loop, fill its memory, print, or exit: nothing but its verdict
 comes back. What ends a child that loops is a count of the lines it ran, so that the verdict is the same on a

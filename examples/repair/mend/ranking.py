@@ -10,7 +10,7 @@ import ast
 import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mend import calls, ingredients, insertions, operators, statements
 from mend.text import Edit, Module
@@ -100,7 +100,7 @@ def tidied(source: str, edit: Edit) -> Edit:
     """The same edit without the brackets around it, if they change nothing."""
     if not (edit.text.startswith("(") and edit.text.endswith(")")):
         return edit
-    bare = Edit(edit.start, edit.end, edit.text[1:-1], edit.line, edit.operator, edit.cost)
+    bare = replace(edit, text=edit.text[1:-1])
     try:
         same = ast.dump(ast.parse(bare.applied_to(source))) == ast.dump(ast.parse(edit.applied_to(source)))
     except SyntaxError:
