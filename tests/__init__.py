@@ -1,0 +1,1 @@
+"""Tests: against real servers and real processes, waiting for conditions and never for time."""

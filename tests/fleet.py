@@ -311,7 +311,7 @@ class Stage:
 def _process(pid: int, words: Sequence[str]) -> Process:
     options = None
     if "workers.role" in words:
-        options = RoleOptions.from_json(words[words.index("workers.role") + 1])
+        options = RoleOptions.from_json(words[-1])
     return Process(pid, tuple(words), options)
 
 

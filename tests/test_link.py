@@ -307,7 +307,7 @@ async def test_scripts_flushed_between_their_loading_and_their_call_are_loaded_o
 
 async def test_a_server_restarted_on_its_data_is_connected_to_again() -> None:
     """Killed in the middle of a run, started on what it had written: the worker's next step finds everything there."""
-    with running(Kind.VALKEY9) as first:
+    with running(Kind.VALKEY9, {"appendfsync": "always"}) as first:
         batch = await Batch.open(first.target.address())
         await batch.admit()
         held = await batch.claimed()

@@ -1,0 +1,1 @@
+"""The roles and what they run: planner, worker, scorer, suites, solvers, scorers, the command line."""

@@ -274,14 +274,16 @@ def conform(
 
     evalbus conform tests/vectors
     """
-    from bus.conform import conform_files  # noqa: PLC0415
+    from bus.conform import Conformance, collect, conform_on_server  # noqa: PLC0415
+    from workers.runtime import SystemRuntime  # noqa: PLC0415
 
     _quiet_logs()
+    vectors = _guard(lambda: collect(files))
 
-    async def play(endpoint: Endpoint) -> bool:
-        return await conform_files(files, endpoint, print)
+    async def play(endpoint: Endpoint) -> Conformance:
+        return await conform_on_server(vectors, endpoint, SystemRuntime(), print)
 
-    if not _with_endpoint(play, url, home):
+    if not _with_endpoint(play, url, home).ok:
         raise typer.Exit(5)
 
 

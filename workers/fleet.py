@@ -100,11 +100,14 @@ class Fleet:
                 await asyncio.sleep(min(_FIRST_PAUSE * 2 ** (member.quick_deaths - 1), _LONGEST_PAUSE))
 
     async def _live(self, member: _Member) -> int:
+        # The URL may hold a password: any user of the machine can read a command line, but not an environment.
+        public = replace(member.options, url=None)
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "EVALBUS_URL": member.options.url or ""}
         with member.log_file.open("ab") as out:
             member.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "workers.role", member.options.as_json(),
+                sys.executable, "-m", "workers.role", f"evalbus {member.options.role}", public.as_json(),
                 stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
-                env=os.environ | {"PYTHONUNBUFFERED": "1"}, preexec_fn=die_with_parent(signal.SIGTERM),
+                env=environment, preexec_fn=die_with_parent(signal.SIGTERM),
             )  # fmt: skip
         return await member.process.wait()
 

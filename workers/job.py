@@ -150,6 +150,7 @@ async def _run_batch(
         return await fetch_outcome(bus, name)  # not declared again: that would add a line to a closed history
     decision = await bus.create(spec_of(suite, name))
     if not decision.applied:
+        info = await bus.info(name)
         there = info.spec.suite_digest[:12] if info else "?"
         raise InputError(
             f"batch {name!r} exists and was made from another suite, or another state of it: "

@@ -80,9 +80,7 @@ class Outcome:
             raise ValueError(f"batch {spec.batch} is {status}: only an ended batch has a snapshot")
         name = snapshot.snapshot_id if snapshot is not None and status is BatchStatus.CLOSED else None
         if name is not None and name != counters.snapshot_id:
-            raise ViolationError(
-                f"batch {spec.batch} closed as {counters.snapshot_id}, but its rows give {name}"
-            )
+            raise ViolationError(f"batch {spec.batch} closed as {counters.snapshot_id}, but its rows give {name}")
         tokens = Tokens(counters.spent, counters.durable)
         rules = GateRules.from_mapping(spec.gate)
         if snapshot is None:
@@ -233,9 +231,7 @@ def _lines(outcome: Outcome) -> list[_Line]:
     tokens = outcome.tokens
     if tokens.spent or tokens.budget is not None:
         of = "" if tokens.budget is None else f" of {tokens.budget:,}"
-        lines.append(
-            _Line("tokens", f"{tokens.spent:,} spent{of}", f"{tokens.orphan:,} for nothing that counts")
-        )
+        lines.append(_Line("tokens", f"{tokens.spent:,} spent{of}", f"{tokens.orphan:,} for nothing that counts"))
     lines.append(_Line("snapshot", outcome.snapshot_id or "none"))
     reason = gate.rule if gate.word is GateWord.UNDECIDED else "; ".join(gate.why) or gate.rule
     lines.append(_Line("gate", gate.word.value, reason, _GATE_STYLE.get(gate.word, "")))

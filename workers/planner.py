@@ -122,9 +122,7 @@ class Planner:
             return
         parked = await self._bus.parked(served.batch)
         for row in await self._bus.rows(served.batch, parked):
-            decision = await self._bus.rebind(
-                served.batch, row.run, row.judge_epoch, served.candidate, served.judge
-            )
+            decision = await self._bus.rebind(served.batch, row.run, row.judge_epoch, served.candidate, served.judge)
             log.info("score.rebound", batch=served.batch, run=row.run, decision=str(decision))
 
     async def _look_for_the_lost(self, served: Served, counters: Counters, watch: _Watch) -> None:

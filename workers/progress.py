@@ -240,9 +240,7 @@ class _LiveLines:
         if self._live is None:
             from rich.live import Live  # noqa: PLC0415 - only a terminal needs it
 
-            self._live = Live(
-                console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
-            )
+            self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
             self._live.start()
         self._live.update(self._frame(glance), refresh=True)
 

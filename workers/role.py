@@ -12,6 +12,7 @@ import secrets
 import signal
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -106,8 +107,8 @@ async def _until_stopped(role: _Stoppable) -> bool:
 
 
 def main() -> None:
-    """`python -m workers.role OPTIONS`, options as JSON: the entry of a fleet's processes."""
-    options = RoleOptions.from_json(sys.argv[1])
+    """`python -m workers.role TITLE OPTIONS`: a fleet's process. The title is what `ps` and `pkill -f` find it by."""
+    options = replace(RoleOptions.from_json(sys.argv[-1]), url=os.environ.get("EVALBUS_URL") or None)
     logs.configure(role=options.role.value)
     try:
         ended = asyncio.run(run_role(options))
