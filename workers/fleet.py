@@ -36,6 +36,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = (
     5.0,
 )  # seconds between a death and the next start: doubled while it dies at once
 _AT_ONCE = 2.0  # seconds; a process that lived less died at once
+_STILLBORN = 5  # deaths in a row before coming up: something is broken that a restart does not mend
 _LAST_LINES = 4_000  # bytes of a log in which the reason of an end is looked for
 
 
@@ -46,6 +47,10 @@ class _Member:
     process: asyncio.subprocess.Process | None = None
     deaths: int = 0
     quick_deaths: int = 0
+    stillborn: int = 0
+    """Deaths in a row before it came up at all."""
+    log_from: int = 0
+    """Where in the log file its present life begins."""
 
 
 @dataclass(slots=True)
@@ -89,7 +94,8 @@ class Fleet:
             if self._stopping or code == 0:
                 return
             member.deaths += 1
-            if code in (2, 4):
+            member.stillborn = 0 if self._came_up(member) else member.stillborn + 1
+            if code in (2, 4) or member.stillborn >= _STILLBORN:
                 # Wrong input, or no server: it will say the same the next time. Its own last line is the reason.
                 self._fail(_reason(member, code))
                 return
@@ -104,12 +110,18 @@ class Fleet:
         public = replace(member.options, url=None)
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "EVALBUS_URL": member.options.url or ""}
         with member.log_file.open("ab") as out:
+            member.log_from = out.tell()
             member.process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "workers.role", f"evalbus {member.options.role}", public.as_json(),
                 stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
                 env=environment, preexec_fn=die_with_parent(signal.SIGTERM),
             )  # fmt: skip
         return await member.process.wait()
+
+    def _came_up(self, member: _Member) -> bool:
+        with member.log_file.open("rb") as log_file:
+            log_file.seek(member.log_from)
+            return any(b'"role.started"' in line for line in log_file)
 
     def _fail(self, error: EvalbusError) -> None:
         if self._failed is not None and not self._failed.done():
@@ -145,9 +157,9 @@ def _how(code: int) -> str:
 
 def _reason(member: _Member, code: int) -> EvalbusError:
     tail = member.log_file.read_bytes()[-_LAST_LINES:].decode("utf-8", "replace").strip().splitlines()
-    said = next(
-        (line for line in reversed(tail) if line.startswith("evalbus ")),
-        f"{member.options.name}: exit {code}",
-    )
+    said = next((line for line in reversed(tail) if line.startswith("evalbus ")), None)
+    if said is None:
+        last = tail[-1] if tail else "it said nothing"
+        return EvalbusError(f"{member.options.name} does not come up ({_how(code)}): {last} (see {member.log_file})")
     text = said.partition(": ")[2] or said
     return ServerError(text) if code == ServerError.exit_code else InputError(text)

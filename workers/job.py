@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -35,6 +36,7 @@ from workers.suite import Suite, load_suite
 
 __all__ = ["JobOptions", "batch_name", "fetch_outcome", "no_such_batch", "run_job"]
 
+_FLEET_FIRST = 2.0  # seconds that the fleet has the processors for itself
 _LOOK_EVERY = 0.2  # seconds between two looks at the batch's counters
 _LONGEST_NAME = 200
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -159,16 +161,24 @@ async def _run_batch(
         )
     fleet = Fleet(home / "logs" / name)
     fleet.start(_roles(options, name, home))
+    warm_up = asyncio.create_task(_warm_up())
     with _on_signals() as told, Progress(f"{suite.name} · {name}") as progress:
         try:
             await _watch(bus, name, fleet, progress, told)
         except ServerError as error:
             raise ServerError(f"{error}; {_resume(options, name)}") from error
         finally:
+            warm_up.cancel()
             await fleet.stop()
     if told.is_set() and not (await bus.counters(name)).status.ended:
         raise Interrupted(f"interrupted; batch {name} is open; {_resume(options, name)}")
     return await fetch_outcome(bus, name)
+
+
+async def _warm_up() -> None:
+    """Import what the closing screen needs while the fleet is at work: it takes a second or two."""
+    await asyncio.sleep(_FLEET_FIRST)
+    await asyncio.to_thread(importlib.import_module, "scipy.stats")
 
 
 def _resume(options: JobOptions, name: BatchId) -> str:
