@@ -19,6 +19,7 @@ from typing import Protocol
 from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, Gen, LeaseId, Plane, RunId
 
 __all__ = [
+    "LIMITS",
     "BatchInfo",
     "BatchSpec",
     "BatchStatus",
@@ -95,6 +96,22 @@ class BatchSpec:
     gate: Mapping[str, float | int] = field(default_factory=dict)
     candidate: str = ""
     judge: str = ""
+    limits: Mapping[str, int | str] = field(default_factory=dict)
+    """What other fences are configured with: `LIMITS` names them. Structured ones as JSON text."""
+
+
+LIMITS = (
+    "capacity",
+    "ack_bound_ms",
+    "inverses",
+    "compute_retries",
+    "model_retries",
+    "heartbeat_ms",
+    "schemas",
+    "budget",
+    "budget_epoch",
+)
+"""The fields that `BatchSpec.limits` may have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -20,6 +21,7 @@ from bus.errors import InputError, ReplyError, ViolationError
 from bus.keys import BatchKeys, registry
 from bus.link import Door, Link
 from bus.port import (
+    LIMITS,
     BatchInfo,
     BatchSpec,
     BatchStatus,
@@ -372,6 +374,7 @@ class RedisBus:
         text = json.dumps(asdict(spec), sort_keys=True, ensure_ascii=False)
         # Where a copy of the suite lies is not part of what a batch is.
         declared = json.dumps(asdict(spec) | {"suite_path": ""}, sort_keys=True)
+        limits: dict[str, Any] = {name: value for name, value in spec.limits.items() if name in LIMITS}
         return await self._step(
             "create",
             spec.batch,
@@ -387,6 +390,7 @@ class RedisBus:
             judge_policy=spec.judge_policy,
             replay_budget=spec.replay_budget,
             spec=text,
+            **limits,
         )
 
     async def admit(

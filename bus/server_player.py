@@ -12,6 +12,7 @@ them is the script's part.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -24,7 +25,7 @@ from bus.fences.judge import Judge
 from bus.fences.transcript import Transcript
 from bus.keys import BatchKeys
 from bus.link import Door, Link
-from bus.port import BatchSpec, Group, Runtime
+from bus.port import LIMITS, BatchSpec, Group, Runtime
 from bus.redis_bus import RedisBus
 from bus.server_state import read_state
 from bus.types import BatchId, Digest, Plane, RunId, Verb
@@ -160,7 +161,12 @@ def _spec(name: BatchId, config: Mapping[str, object]) -> BatchSpec:
         judge_policy=str(config.get("policy", "reject")),
         replay_budget=number("replay_budget", 0),
         reclaim_ms=number("reclaim_ms", 1),
+        limits={name: _limit(config[name]) for name in LIMITS if name in config},
     )
+
+
+def _limit(value: object) -> int | str:
+    return value if isinstance(value, int) else json.dumps(value)
 
 
 def _texts(value: object) -> Sequence[str]:

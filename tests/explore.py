@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bus.models import Answer, Model
-from tests.driver import Call, play_call
+from tests.calls import Call, play_call
 
 __all__ = ["CRASH", "Event", "Exploration", "Kept", "Property", "Step", "clone", "explore", "random_order"]
 

@@ -188,7 +188,7 @@ class Stage:
     @classmethod
     @contextlib.contextmanager
     def opened(cls, root: Path) -> Iterator[Stage]:
-        """A stage in `root`; at the end everything must end by itself, else the test fails."""
+        """A stage in `root`. Its commands have ended when it closes, and the rest ends by itself, else the test fails."""
         stage = cls(root)
         stage.gates.mkdir(parents=True)
         try:
@@ -196,8 +196,10 @@ class Stage:
         except BaseException:
             stage._end()
             raise
-        left = stage._outlived()
+        running = [command.process.args for command in stage.commands if command.process.poll() is None]
+        left = [] if running else stage._outlived()
         stage._end()
+        assert not running, f"still running: {running}"
         assert not left, f"left behind: {left}"
 
     @property
@@ -278,7 +280,7 @@ class Stage:
 
     def server(self) -> Process:
         """The embedded server."""
-        (found,) = [one for one in self.processes() if one.arguments[0].endswith("valkey-server")]
+        (found,) = [one for one in self.processes() if one.arguments and "valkey-server" in one.arguments[0]]
         return found
 
     @contextlib.asynccontextmanager
@@ -355,7 +357,7 @@ class Watch:
         return {entry.decode(): owner.decode() for entry, owner, *_ in reply}
 
 
-async def eventually(condition: Callable[[], Awaitable[T]], what: str, *, timeout: float = _PATIENCE) -> T:
+async def eventually(condition: Callable[[], Awaitable[T | None]], what: str, *, timeout: float = _PATIENCE) -> T:
     """Wait until `condition` gives something true, and return it; fail, saying `what` did not come."""
     deadline = time.monotonic() + timeout
     while not (found := await condition()):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import pytest
@@ -19,28 +19,13 @@ from hypothesis import strategies as st
 
 from bus.models import MODELS, MUTANTS, build
 from tests.driver import Session, play_call, strategy_for
-from tests.explore import Step, clone, explore, random_order
-from tests.properties import PROPERTIES
-from tests.scenarios import SCENARIOS, Scenario
+from tests.explore import Property, Step, clone, explore, random_order
+from tests.fences import FENCES
+from tests.fences.fence import Scenario
 
-BREAKS: Mapping[str, Mapping[str, str]] = {
-    "histogram": {
-        "mutable_mean": "H2 no number before the close",
-        "quorum_without_digest": "H5 a row is the fenced one, once",
-        "close_without_drain": "H4 a close has every run and the quorum",
-    },
-    "judge": {"sticky_routing": "J1 each row equals its token"},
-    "transcript": {
-        "append_by_liveness": "P2 an accepted event's gen was live",
-        "gen_only": "P5 the head is the chain over a prefix that stays",
-    },
-    "admission": {
-        "retry_bypasses_bound": "P1 in flight stays within the bound",
-        "apply_without_live_check": "P3 a commit's lease and gen were live",
-        "no_reclaim": "L1 no slot leaks",
-    },
-}
-"""Fence → mutant → the property that it must break."""
+SCENARIOS: list[Scenario] = [scenario for module in FENCES.values() for scenario in module.SCENARIOS]
+PROPERTIES: Mapping[str, Sequence[Property]] = {fence: module.PROPERTIES for fence, module in FENCES.items()}
+BREAKS: Mapping[str, Mapping[str, str]] = {fence: module.BREAKS for fence, module in FENCES.items()}
 
 LEAST_ORDERS = 100_000
 
@@ -134,23 +119,13 @@ def test_a_refusal_changes_nothing_but_its_record(fence: str) -> None:
             answer = play_call(model, call)
             if answer is None or answer.reason is None:
                 continue
-            allowed = KEPT_BY.get(f"{fence}.{call.op} {answer.reason}", set()) | {"refusals"}
+            allowed = FENCES[fence].KEPT_BY.get(f"{call.op} {answer.reason}", set()) | {"refusals"}
             if (fence, call.op) == ("transcript", "append") and answer.reason != "schema":
                 allowed |= {"dead_letters"}
             after = model.dump()
             assert {name for name in after if after[name] != before[name]} <= allowed
 
     check()
-
-
-KEPT_BY: Mapping[str, set[str]] = {
-    "histogram.fence digest_mismatch": {"proposals"},
-    "histogram.score digest_mismatch": {"proposals"},
-    "histogram.close below_quorum": {"status"},
-    "judge.commit judge_mismatch": {"replays", "review"},
-    "judge.commit candidate_mismatch": {"replays", "review"},
-}
-"""Refusal → the parts of the state that it may change."""
 
 
 @settings(max_examples=25, deadline=None)

@@ -24,8 +24,9 @@ from tests.servers import RealServer
 FENCES = sorted(MODELS)
 
 SESSIONS, STEPS = 25, 40  # a fence: 1,000 steps
-FAULTY_SESSIONS = 60  # more, since their state is compared only at the end
-FAULTY = 0.4  # of the calls, where several faults are wanted at once: the rest bring the fence somewhere
+FAULTY_SESSIONS = 100  # more, since their state is compared only at the end
+FAULTY = 0.5  # of the calls, where several faults are wanted at once: the rest bring the fence somewhere
+HEADS = ("head", "parent")  # two names of one thing, so that a value of one is a likely fault of the other
 EXAMPLES = 20  # a fence, of up to 30 steps: for what Hypothesis adds, the shrinking
 
 
@@ -56,10 +57,11 @@ async def test_of_several_faults_both_name_the_same_one(server: Target, fence: s
 
 
 def _with_faults(rng: random.Random, call: Call, sent: Sequence[Call]) -> Call:
-    """Two or three arguments replaced by those of other calls, or by their neighbours when they are numbers."""
+    """Up to three arguments replaced by those of other calls, or by their neighbours when they are numbers."""
     args = dict(call.args)
-    for name in rng.sample(sorted(args), min(len(args), rng.randint(2, 3))):
-        pool = [other.args[name] for other in sent if name in other.args]
+    for name in rng.sample(sorted(args), min(len(args), rng.randint(1, 3))):
+        kin = HEADS if name in HEADS else (name,)
+        pool = [other.args[other_name] for other in sent for other_name in kin if other_name in other.args]
         own = args[name]
         if isinstance(own, int) and not isinstance(own, bool):
             pool += [own + 1, max(own - 1, 0)]

@@ -28,7 +28,9 @@ from bus.scripts import Script, all_scripts
 from bus.target import Target
 from bus.types import BatchId, ConsumerId, Digest, LeaseId, Plane, RunId, Verb
 from tests.both import Both, both, data_of, shortest_sessions
-from tests.driver import ABSENT, BAD, Call
+from tests.calls import Call
+from tests.driver import ABSENT, BAD
+from tests.fences import FENCES
 from workers.runtime import SystemRuntime
 
 # --- every refusal that the contract names ----------------------------------------------------------------------
@@ -41,15 +43,6 @@ REFUSALS = [
     if outcome.verb not in (Verb.COMMIT, Verb.DUPLICATE)
 ]
 
-RECORDED_BY_THE_REFUSAL: Mapping[str, frozenset[bytes]] = {
-    "close reject below_quorum": frozenset({b"status"}),
-    "commit replay judge_mismatch": frozenset({b"j.replayed", b"replays"}),
-    "commit replay candidate_mismatch": frozenset({b"j.replayed", b"replays"}),
-    "commit in_doubt judge_mismatch": frozenset({b"j.review"}),
-    "commit in_doubt candidate_mismatch": frozenset({b"j.review"}),
-}
-"""The fields that a refusal itself changes, as the contract says of it: an end, a count, a place in a queue."""
-
 
 @pytest.mark.parametrize(("fence", "outcome"), REFUSALS)
 async def test_a_refusal_is_recorded_whole_and_changes_nothing_else(server: Target, fence: str, outcome: str) -> None:
@@ -59,7 +52,7 @@ async def test_a_refusal_is_recorded_whole_and_changes_nothing_else(server: Targ
     async with both(server, fence, session.config) as pair:
         for call in way:
             await pair.send(call)
-        answer = await _refused(pair, last, RECORDED_BY_THE_REFUSAL.get(outcome, frozenset()))
+        answer = await _refused(pair, last, FENCES[fence].RECORDED_BY.get(outcome, frozenset()))
         assert outcome == " ".join(str(word) for word in (last.op, answer["verb"], answer["reason"]))
 
 

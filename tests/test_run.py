@@ -1,4 +1,4 @@
-"""`evalbus run` to its closed snapshot, and what can be learnt of it afterwards: `run` again, `gate`, `status`, `export`."""
+"""`evalbus run` to its closed snapshot, and what can be learnt of it afterwards."""
 
 from __future__ import annotations
 
@@ -137,7 +137,9 @@ async def test_a_gate_that_is_missed_is_exit_1(stage: Stage) -> None:
     assert "failed" in done.out
 
 
-async def test_what_goes_wrong_beside_the_answer_is_a_hole_by_its_name_and_below_the_quorum_exit_3(stage: Stage) -> None:
+async def test_what_goes_wrong_beside_the_answer_is_a_hole_by_its_name_and_below_the_quorum_exit_3(
+    stage: Stage,
+) -> None:
     """Neither a solver's crash nor a scorer's may count as a failure of the candidate, and none is tried again.
 
     One that is too slow is cut off. With the quorum at 100 % four holes leave no number, and the gate has no word.
@@ -207,7 +209,7 @@ def exported(undisturbed: Undisturbed) -> Path:
 
 
 def test_the_exports_chain_can_be_computed_by_anyone(exported: Path) -> None:
-    """`chain` is the SHA-256 of the previous chain and the line without it: no line can be changed, moved or dropped."""
+    """SHA-256 over the chain so far and the line without its own: no line can be changed, moved or dropped."""
     first, *lines, last = exported.read_text(encoding="utf-8").splitlines()
     head, ids = "0" * 64, []
     for line in lines:

@@ -103,6 +103,13 @@ def test_a_script_holds_each_shared_piece_once(one: Script) -> None:
         assert one.text.count(f"\nlocal {fence} = {{}}") <= 1
 
 
+@SCRIPTS
+def test_a_script_carries_no_function_that_it_does_not_use(one: Script) -> None:
+    """Each costs an allocation at every call. What it does use is there: see the test for leaked globals."""
+    for name in re.findall(r"^(?:local )?function ([a-z_.]+)\(", one.text, re.MULTILINE):
+        assert len(re.findall(rf"(?<![\w.]){re.escape(name)}\b", one.text)) > 1, name
+
+
 # --- headers ----------------------------------------------------------------------------------------------
 
 

@@ -302,6 +302,7 @@ async def test_a_rebind_takes_the_run_from_the_scorer_that_has_it(batch: Batch) 
     """It judges with the judge that is no longer bound. Its message goes, and it learns it from its next step."""
     scoring = await batch.scoring()
     await batch.bus.rebind(batch.name, scoring.ref.run, 1, "candidate", "another")
+    await batch.check()
     async with batch.unchanged():
         assert refused(await batch.bus.score(scoring.ref, scoring.judgement)) == "reject stale_lease (run.score)"
     assert await batch.pending(Group.SCORER) == {}
@@ -341,6 +342,7 @@ async def test_a_score_that_was_handed_back_is_there_at_once_for_the_next(batch:
     """A new message, no attempt counted; the epoch goes on, so that the one who gave it back can no longer sign."""
     scoring = await batch.scoring()
     assert (await batch.bus.score_give_back(scoring.ref)).verb is Verb.COMMIT
+    await batch.check()
     async with batch.unchanged():
         assert (await batch.bus.score_give_back(scoring.ref)).verb is Verb.DUPLICATE
         assert refused(await batch.bus.score(scoring.ref, scoring.judgement)) == "reject stale_lease (run.score)"

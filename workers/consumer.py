@@ -4,6 +4,7 @@ read:   own pending entries first (at the start, and after each lost connection:
         the way, and its entries are ours); then new ones; each fifth of a lease time those of silent consumers.
 hold:   no prefetch beyond the free slots. Every entry in memory is renewed each third of a lease time, those that
         wait to be claimed too.
+drive:  many at a time, but alone what somebody held before: it may be what that one died of (`workers.quarantine`).
 fenced: a beat that is refused cancels the task that held the lease. CancelledError is no Exception, so a solver
         does not swallow it by accident; and everything that it still says is refused by the scripts anyway.
 """
@@ -22,6 +23,7 @@ from bus.errors import EvalbusError
 from bus.port import Bus, Entry, Group, Held, Ref, Runtime
 from bus.types import BatchId, ConsumerId, EntryId, LeaseId
 from workers.catalogue import Catalogue, Served
+from workers.quarantine import Quarantine
 
 __all__ = ["Consumer", "Handler", "Lease"]
 
@@ -37,6 +39,8 @@ class Lease:
     """One entry in hand, and the lease that was minted for it."""
 
     entry: Entry
+    redelivered: bool = False
+    """It was given to somebody before: a suspect."""
     ref: Ref | None = None
     task: asyncio.Task[None] | None = None
     fenced: bool = False
@@ -77,6 +81,7 @@ class Consumer:
         self._bus, self._runtime, self._group, self._name = bus, runtime, group, name
         self._catalogue, self._handler, self._given_slots = catalogue, handler, slots
         self._holding: dict[tuple[BatchId, EntryId], Lease] = {}
+        self._quarantine = Quarantine()
         self._stopping = asyncio.Event()
         self._freed = asyncio.Event()
         self._seen_connections = -1
@@ -117,18 +122,18 @@ class Consumer:
             elif free <= 0:
                 await self._wait_for_a_slot()
             else:
-                for entry in await self._next(served, free):
-                    self._start(entry)
+                for lease in await self._next(served, free):
+                    self._start(lease)
 
     def _slots(self, served: Sequence[Served]) -> int:
         return self._given_slots or max((one.suite.concurrency for one in served), default=1)
 
-    async def _next(self, served: Sequence[Served], free: int) -> list[Entry]:
+    async def _next(self, served: Sequence[Served], free: int) -> list[Lease]:
         batches = [one.batch for one in served]
         lease = min(one.lease for one in served)
         if self._bus.connections != self._seen_connections:
             own = await self._bus.own_pending(self._group, self._name, batches, _OWN_AT_ONCE)
-            unknown = self._unknown(own)
+            unknown = self._unknown(own, redelivered=True)
             if len(unknown) <= free:
                 self._seen_connections = self._bus.connections
             if unknown:
@@ -136,14 +141,14 @@ class Consumer:
         if self._runtime.now() >= self._next_idle_scan:
             self._next_idle_scan = self._runtime.now() + lease / 5 * (0.75 + 0.5 * self._runtime.jitter())
             idle = await self._bus.take_idle(self._group, self._name, batches, free, int(lease * 1000))
-            if unknown := self._unknown(idle):
+            if unknown := self._unknown(idle, redelivered=True):
                 log.info("entries.taken", group=self._group.value, count=len(unknown))
                 return unknown
         block_ms = min(_BLOCK_MS, max(10, int((self._next_idle_scan - self._runtime.now()) * 1000)))
         return self._unknown(await self._bus.read(self._group, self._name, batches, free, block_ms))
 
-    def _unknown(self, entries: Sequence[Entry]) -> list[Entry]:
-        return [entry for entry in entries if (entry.batch, entry.id) not in self._holding]
+    def _unknown(self, entries: Sequence[Entry], *, redelivered: bool = False) -> list[Lease]:
+        return [Lease(entry, redelivered) for entry in entries if (entry.batch, entry.id) not in self._holding]
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -158,9 +163,8 @@ class Consumer:
 
     # --- holding -----------------------------------------------------------------------------------------
 
-    def _start(self, entry: Entry) -> None:
-        lease = Lease(entry)
-        self._holding[entry.batch, entry.id] = lease
+    def _start(self, lease: Lease) -> None:
+        self._holding[lease.entry.batch, lease.entry.id] = lease
         lease.task = asyncio.create_task(self._drive(lease))
 
     async def _drive(self, lease: Lease) -> None:
@@ -169,7 +173,8 @@ class Consumer:
             if not entry.run:
                 await self._bus.dead_letter(entry, self._name, "unreadable")
                 return
-            await self._handler.handle(lease, self._catalogue.of(entry.batch), LeaseId(self._runtime.token()))
+            async with self._quarantine.enter(suspect=lease.redelivered):
+                await self._handler.handle(lease, self._catalogue.of(entry.batch), LeaseId(self._runtime.token()))
         except asyncio.CancelledError:
             if not lease.fenced:
                 await self._handler.give_back(lease)

@@ -7,17 +7,13 @@ One run, as its holder lives it:
 A solver that raises, or takes longer than the suite allows, ends its run as a hole, `solver_error` or `solver_timeout`:
 that is a finding, and it is not retried. A worker that dies is neither: the run is claimed by another, under a new
 generation, in a new workspace, up to the batch's number of deliveries; then it is a hole named `poison`.
-
-A case that kills its process takes the neighbours of that process with it. So a run whose earlier holder went silent is
-driven alone: whatever dies then is its own doing, and no neighbour is counted towards poison for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
@@ -52,41 +48,6 @@ def _clear(folder: Path) -> None:
         remove_tree(folder)
     except OSError as error:  # litter, not a loss: the next attempt has a directory of its own
         log.warning("workspace.left_behind", folder=str(folder), why=str(error))
-
-
-class Quarantine:
-    """Many ordinary runs at a time, or one suspect alone."""
-
-    def __init__(self) -> None:
-        """Nobody is in."""
-        self._ordinary = 0
-        self._alone = False
-        self._waiting = 0
-        self._changed = asyncio.Condition()
-
-    @asynccontextmanager
-    async def enter(self, *, suspect: bool) -> AsyncIterator[None]:
-        """Wait for the place; a waiting suspect goes before ordinary runs that come later."""
-        async with self._changed:
-            if suspect:
-                self._waiting += 1
-                try:
-                    await self._changed.wait_for(lambda: not self._alone and self._ordinary == 0)
-                finally:
-                    self._waiting -= 1
-                self._alone = True
-            else:
-                await self._changed.wait_for(lambda: not self._alone and self._waiting == 0)
-                self._ordinary += 1
-        try:
-            yield
-        finally:
-            async with self._changed:
-                if suspect:
-                    self._alone = False
-                else:
-                    self._ordinary -= 1
-                self._changed.notify_all()
 
 
 class Transcript:
@@ -149,7 +110,6 @@ class Worker:
     def __init__(self, bus: Bus, runtime: Runtime, name: ConsumerId, work: Path) -> None:
         """`work`: the directory under which workspaces are made, one for each run and generation."""
         self._bus, self._runtime, self._name, self._work = bus, runtime, name, work
-        self._quarantine = Quarantine()
         self._solvers: dict[str, Solver] = {}
 
     async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> None:
@@ -163,8 +123,7 @@ class Worker:
         prefix = await self._bus.transcript(entry.batch, entry.run) if decision.answer["length"] else []
         with structlog.contextvars.bound_contextvars(batch=entry.batch, run=entry.run, gen=gen):
             log.debug("lease.granted", attempts=decision.answer["attempts"])
-            async with self._quarantine.enter(suspect=decision.answer["attempts"] > 1):
-                await self._drive(lease, ref, served, Transcript(self._bus, lease, ref, prefix))
+            await self._drive(lease, ref, served, Transcript(self._bus, lease, ref, prefix))
 
     async def _drive(self, lease: Lease, ref: Ref, served: Served, transcript: Transcript) -> None:
         suite = served.suite

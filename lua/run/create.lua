@@ -15,6 +15,8 @@ local a, malformed = begin('run.create', KEYS[4], KEYS[1], {
   batch = 'str', declared = 'str', incarnation = 'str', bins = 'str', intended = 'int1', quorum = 'int1',
   bound = 'int1', max_in_flight = 'int1', max_deliveries = 'int1', reclaim_ms = 'int1', judge_policy = 'str',
   replay_budget = 'int', spec = 'str',
+  capacity = 'int?', ack_bound_ms = 'int1?', inverses = 'str?', compute_retries = 'int?', model_retries = 'int?',
+  heartbeat_ms = 'int1?', schemas = 'str?', budget = 'int?', budget_epoch = 'int?',
 })
 if not a then return malformed end
 local readable, bins = pcall(cjson.decode, a.bins)
@@ -32,11 +34,15 @@ for _, field in ipairs({'declared', 'incarnation', 'intended', 'quorum', 'max_in
     'judge_policy', 'replay_budget', 'spec'}) do
   put(batch, field, a[field])
 end
+-- What other fences are configured with; a batch that does not use one leaves its limits out.
+for _, field in ipairs({'capacity', 'ack_bound_ms', 'inverses', 'compute_retries', 'model_retries', 'heartbeat_ms',
+    'schemas', 'budget', 'budget_epoch'}) do
+  if a[field] then put(batch, field, a[field]) end
+end
 put(batch, 'status', 'open')
 put(batch, 'cursor', 0)
 for _, bin in ipairs(bins) do put(batch, 'bin:' .. bin, 0) end
-put(desk
-, 'bound', a.bound)
+put(desk, 'bound', a.bound)
 put(desk, 'reclaim_ms', a.reclaim_ms)
 
 -- writes
