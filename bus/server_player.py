@@ -19,12 +19,18 @@ from typing import cast
 
 from bus.errors import ViolationError
 from bus.fences.admission import Admission
+from bus.fences.completion import Completion
 from bus.fences.fence import Channel, Fence, is_text
 from bus.fences.histogram import Histogram
 from bus.fences.judge import Judge
+from bus.fences.ledger import Ledger
+from bus.fences.outbox import Outbox
+from bus.fences.plane import PlaneFence, run_of
+from bus.fences.sandbox import Sandbox
 from bus.fences.transcript import Transcript
+from bus.fences.workspace import Workspace
 from bus.keys import BatchKeys
-from bus.link import Door, Link
+from bus.link import Door
 from bus.port import LIMITS, BatchSpec, Group, Runtime
 from bus.redis_bus import RedisBus
 from bus.server_state import read_state
@@ -32,10 +38,25 @@ from bus.types import BatchId, Digest, Plane, RunId, Verb
 
 __all__ = ["FENCES", "ServerPlayer"]
 
-FENCES: Mapping[str, type[Fence[object]]] = {fence.NAME: fence for fence in (Histogram, Judge, Transcript, Admission)}
+FENCES: Mapping[str, type[Fence[object]]] = {
+    fence.NAME: fence
+    for fence in (
+        Histogram,
+        Judge,
+        Transcript,
+        Sandbox,
+        Workspace,
+        Admission,
+        Ledger,
+        Completion,
+        Outbox,
+        PlaneFence,
+    )
+}
 """The typed operations of every fence, by its name."""
 
 _START_MS = 1_000_000  # where a vector's clock begins; not at 0, which a slip might take for "never"
+_ONE_RUN = RunId("run")  # the run of all of a vector's steps, where the protocol names none
 _DESK_RUN = RunId("desk")  # the one run that all of a vector's steps belong to: its row keeps their leases
 _NO_STEP = "?"  # the step of a lease that was never granted
 
@@ -57,12 +78,15 @@ class _Batch:
 class ServerPlayer:
     """A `bus.vectors.Player` on a server. One vector at a time."""
 
-    def __init__(self, door: Door, runtime: Runtime, *, plane: Plane = Plane.LIVE) -> None:
-        """Connects on the first use."""
+    def __init__(
+        self, door: Door, runtime: Runtime, *, plane: Plane = Plane.LIVE, bus: RedisBus | None = None
+    ) -> None:
+        """Connects on the first use. `bus`: one to share with other players; whoever made it closes it."""
         self._runtime = runtime
         self._plane = plane
-        self._link = Link(door, runtime)
-        self._bus = RedisBus(door, runtime, plane=plane)
+        self._shared = bus is not None
+        self._bus = bus or RedisBus(door, runtime, plane=plane)
+        self._link = self._bus.link
         self._batch: _Batch | None = None
 
     async def begin(self, protocol: str, config: Mapping[str, object]) -> None:
@@ -81,16 +105,18 @@ class ServerPlayer:
         """See `Player`."""
         batch = self._begun()
         presented = dict(args)
+        if isinstance(batch.fence, Sandbox | Workspace | Outbox | Ledger):
+            presented["run"] = _ONE_RUN
         if isinstance(batch.fence, Admission):
             presented["run"] = _DESK_RUN
             if op != "acquire":
                 lease = args.get("lease")
                 presented["step"] = batch.steps.get(lease, _NO_STEP) if is_text(lease) else _NO_STEP
-        run = presented.get("run")
+        run = run_of(args.get("key")) if isinstance(batch.fence, PlaneFence) else presented.get("run")
         if is_text(run):
             batch.runs[RunId(run)] = None
         decision = await batch.fence.send(op, presented)
-        if op == "acquire" and decision.applied:
+        if isinstance(batch.fence, Admission) and op == "acquire" and decision.applied:
             batch.steps[decision.answer["lease"]] = args["step"]
         return {"verb": decision.verb.value, "reason": decision.reason, **decision.answer}
 
@@ -112,14 +138,16 @@ class ServerPlayer:
             return
         keys = batch.channel.keys
         owned = [keys.batch_row, keys.desk(), keys.leases, keys.index, keys.review, keys.history, keys.dead]
+        owned += [keys.planes, *map(keys.undo, Plane)]
+        owned.append(keys.requests)
         owned += [keys.stream(group.stream) for group in Group]
         owned += [key for run in batch.runs for key in (keys.run(run), keys.transcript(run))]
         await self._link.commands([("DEL", *owned), ("HDEL", keys.registry, keys.batch)])
 
     async def aclose(self) -> None:
         """Close the connections."""
-        self._link.close()
-        await self._bus.aclose()
+        if not self._shared:
+            await self._bus.aclose()
 
     @property
     def keys(self) -> BatchKeys:

@@ -86,7 +86,6 @@ async def score(case, sealed):
 '''
 
 _TOML = """\
-name = "tiny"
 cases = "cases.jsonl"
 {fields}
 [solver]
@@ -99,12 +98,7 @@ timeout = "{scorer_timeout}"
 """
 
 
-def case(
-    name: str,
-    answer: str = "1",
-    target: str = "1",
-    **metadata: str,
-) -> dict[str, Any]:
+def case(name: str, answer: str = "1", target: str = "1", **metadata: str) -> dict[str, Any]:
     """A case as a line of the data. Metadata:
 
     `gate`, `score_gate`  wait for that gate; `{gen}` in the first is the run's generation, as in `answer`
@@ -138,9 +132,9 @@ class Command:
     out: Path
     err: Path
 
-    async def end(self, timeout: float = _PATIENCE) -> Done:
+    async def end(self) -> Done:
         """Wait until it has ended."""
-        await eventually(self._ended, "the command to end", timeout=timeout)
+        await eventually(self._ended, "the command to end")
         return self.done()
 
     def done(self) -> Done:
@@ -149,11 +143,6 @@ class Command:
 
     async def _ended(self) -> bool:
         return self.process.poll() is not None
-
-    async def stop(self, number: signal.Signals) -> Done:
-        """Send it a signal and wait for its end."""
-        self.process.send_signal(number)
-        return await self.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +177,7 @@ class Stage:
     @classmethod
     @contextlib.contextmanager
     def opened(cls, root: Path) -> Iterator[Stage]:
-        """A stage in `root`. Its commands have ended when it closes, and the rest ends by itself, else the test fails."""
+        """A stage in `root`. When it closes its commands have ended and the rest ends by itself, or the test fails."""
         stage = cls(root)
         stage.gates.mkdir(parents=True)
         try:
@@ -220,31 +209,38 @@ class Stage:
         self,
         cases: Iterable[Mapping[str, Any]],
         *,
-        name: str = "suite",
+        directory: str = "suite",
         scorer_timeout: str = "60s",
         gate: str = "",
         **fields: str | int,
     ) -> Path:
-        """Write a suite into the directory `name`; `fields` are those of suite.toml, `gate` its rules."""
+        """Write a suite; `fields` are those of suite.toml, `gate` its rules. It has no name but its directory's."""
         lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
         toml = _TOML.format(
             fields="\n".join(lines), scorer_timeout=scorer_timeout, tables=f"[gate]\n{gate}" if gate else ""
         )
         data = "".join(json.dumps(one) + "\n" for one in cases)
-        return write_suite(self.root / name, toml, **{"cases.jsonl": data, "agent.py": _CODE})
+        return write_suite(self.root / directory, toml, **{"cases.jsonl": data, "agent.py": _CODE})
 
     # --- commands ----------------------------------------------------------------------------------------
 
-    def start(self, *arguments: object, cwd: Path | None = None) -> Command:
-        """Start `evalbus ARGUMENTS` in the stage's root, or in `cwd` below it."""
+    def start(
+        self,
+        *arguments: object,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdout: int | None = None,
+    ) -> Command:
+        """Start `evalbus ARGUMENTS` in the stage's root, or in `cwd` below it; `stdout` instead of a file."""
         number = len(self.commands)
         out, err = self.root / f"{number}.out", self.root / f"{number}.err"
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("EVALBUS_")}
         own = {"EVALBUS_HOME": str(self.home), "EVALBUS_TEST_GATES": str(self.gates)}
-        env = {name: value for name, value in os.environ.items() if not name.startswith("EVALBUS_")} | own
         with out.open("wb") as out_file, err.open("wb") as err_file:
             process = subprocess.Popen(
                 [sys.executable, "-m", "workers.cli", *map(str, arguments)],
-                cwd=cwd or self.root, env=env, stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file,
+                cwd=cwd or self.root, env=inherited | own | dict(env or {}), stdin=subprocess.DEVNULL,
+                stdout=out_file if stdout is None else stdout, stderr=err_file,
             )  # fmt: skip
         command = Command(process, out, err)
         self.commands.append(command)
@@ -357,11 +353,11 @@ class Watch:
         return {entry.decode(): owner.decode() for entry, owner, *_ in reply}
 
 
-async def eventually(condition: Callable[[], Awaitable[T | None]], what: str, *, timeout: float = _PATIENCE) -> T:
+async def eventually(condition: Callable[[], Awaitable[T | None]], what: str) -> T:
     """Wait until `condition` gives something true, and return it; fail, saying `what` did not come."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + _PATIENCE
     while not (found := await condition()):
-        assert time.monotonic() < deadline, f"waited {timeout:.0f} s in vain for {what}"
+        assert time.monotonic() < deadline, f"waited {_PATIENCE:.0f} s in vain for {what}"
         await asyncio.sleep(_LOOK_EVERY)
     return found
 

@@ -90,7 +90,7 @@ class Catalogue:
         info = await self.bus.info(name)
         if info is None:
             return
-        if self.suite is not None and self.suite.name != info.spec.suite and name != self.only:
+        if self.suite is not None and name != self.only and not self._ours(self.suite, info):
             return  # a batch of another suite is somebody else's
         try:
             suite = await self._copy(info)
@@ -105,6 +105,11 @@ class Catalogue:
             log.error("batch.refused", batch=name, why=str(error))
             return
         self._served[name] = Served.of(info, suite)
+
+    @staticmethod
+    def _ours(suite: Suite, info: BatchInfo) -> bool:
+        """By its name, or by its content: a suite that declares no name is called like the directory of each copy."""
+        return suite.name == info.spec.suite or suite.digest == info.spec.suite_digest
 
     async def _copy(self, info: BatchInfo) -> Suite:
         if self.suite is not None:

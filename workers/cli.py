@@ -288,6 +288,33 @@ def conform(
 
 
 @app.command()
+def verify(
+    fences: Annotated[list[str] | None, typer.Argument(help="Fences to verify; default: all.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed of the schedules.")] = 1,
+    json_file: JsonFile = None,
+    url: Url = None,
+    home: HomeOption = None,
+) -> None:
+    """Play each fence's acceptance rule on this server, and catch every naive policy.
+
+    evalbus verify transcript histogram --json verified.json
+    """
+    from bus.verify import Verification  # noqa: PLC0415
+    from workers.verifying import check_input, show, verify_fences  # noqa: PLC0415
+
+    _quiet_logs()
+    names = _guard(lambda: check_input(fences or [], json_file))
+
+    async def play(endpoint: Endpoint) -> Verification:
+        return await verify_fences(names, endpoint, seed, json_file)
+
+    found = _with_endpoint(play, url, home)
+    show(found, _console())
+    if not found.ok:
+        raise typer.Exit(5)
+
+
+@app.command()
 def bench(
     runs: Annotated[int, typer.Option(min=100, help="No-op runs a measurement.")] = 2_000,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
@@ -338,9 +365,9 @@ def server_status(home: HomeOption = None) -> None:
 
 
 def _console() -> Console:
-    from rich.console import Console  # noqa: PLC0415 - a tenth of a second that `--help` need not pay
+    from workers.screen import Screen  # noqa: PLC0415 - a tenth of a second that `--help` need not pay
 
-    return Console(highlight=False)
+    return Screen()
 
 
 def _quiet_logs() -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
+import contextlib
 import sys
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from bus.errors import InputError
 from bus.history import export
 from bus.redis_bus import RedisBus
 from bus.snapshot import Snapshot
 from bus.types import BatchId
-from workers.files import check_writable
+from workers.files import check_writable, writing_whole
 from workers.job import no_such_batch
 
 __all__ = ["export_batch"]
@@ -32,23 +32,19 @@ async def export_batch(bus: RedisBus, batch: BatchId, file: Path) -> int:
         snapshot = Snapshot.from_rows(await bus.rows(batch, await bus.run_ids(batch)), info.spec)
     text = export(bus.link, bus.plane, batch, info, snapshot)
     count = 0
-    if to_stdout:
+    with _standard_output() if to_stdout else writing_whole(file) as out:
         async for line in text:
-            sys.stdout.write(line)
+            out.write(line.encode())
             count += 1
-        sys.stdout.flush()
-        return count - 2
-    handle, name = await asyncio.to_thread(tempfile.mkstemp, dir=file.parent or None, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
-            async for line in text:
-                out.write(line)
-                count += 1
-            out.flush()
-            os.fsync(out.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
     return count - 2
+
+
+@contextlib.contextmanager
+def _standard_output() -> Iterator[BinaryIO]:
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:  # whoever read it has seen enough
+        raise
+    except OSError as error:
+        raise InputError(f"standard output cannot be written: {error.strerror}") from error

@@ -11,11 +11,13 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from bus.errors import InputError
 
-__all__ = ["check_writable", "write_whole"]
+__all__ = ["check_writable", "write_whole", "writing_whole"]
 
 
 def check_writable(path: Path) -> None:
@@ -44,29 +46,35 @@ def check_writable(path: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write `text` as UTF-8 to `path`, whole or not at all: on an error the old content stands.
+    """Write `text` as UTF-8 to `path`, whole or not at all: see `writing_whole`."""
+    data = text.encode()
+    with writing_whole(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def writing_whole(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes its place when the block ends; on an error the old content stands.
 
     A symbolic link is followed, an existing file keeps its mode, a pipe or a device is written to directly
     (what reads it sees its end). Raises `InputError` with the system's reason.
     """
     target = _target(path)
-    data = text.encode()
     try:
-        if _is_stream(target):
-            target.write_bytes(data)
-        else:
-            _replace(target, data)
+        with target.open("wb") if _is_stream(target) else _replacing(target) as file:
+            yield file
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", file=path) from error
 
 
-def _replace(target: Path, data: bytes) -> None:
+@contextlib.contextmanager
+def _replacing(target: Path) -> Iterator[BinaryIO]:
     beside = _beside(target)
     try:
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:  # noqa: PTH123
             if target.exists():
                 os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         beside.replace(target)

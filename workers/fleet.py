@@ -90,7 +90,11 @@ class Fleet:
         loop = asyncio.get_running_loop()
         while not self._stopping:
             started = loop.time()
-            code = await self._live(member)
+            try:
+                code = await self._live(member)
+            except OSError as error:  # no memory, no more processes, the log's directory deleted
+                self._fail(EvalbusError(f"{member.options.name} cannot be started: {error}"))
+                return
             if self._stopping or code == 0:
                 return
             member.deaths += 1
@@ -109,6 +113,8 @@ class Fleet:
         # The URL may hold a password: any user of the machine can read a command line, but not an environment.
         public = replace(member.options, url=None)
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "EVALBUS_URL": member.options.url or ""}
+        if environment.get("EVALBUS_LOG") != "debug":
+            environment["EVALBUS_LOG"] = "info"  # not less: these files are for the day of trouble, and for `_came_up`
         with member.log_file.open("ab") as out:
             member.log_from = out.tell()
             member.process = await asyncio.create_subprocess_exec(

@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -182,10 +183,12 @@ async def _warm_up() -> None:
 
 
 def _resume(options: JobOptions, name: BatchId) -> str:
-    words = ["evalbus run", str(options.suite), "--batch", name]
+    words = ["evalbus", "run", str(options.suite), "--batch", name]
     words += ["--plane", options.plane.value] if options.plane is not Plane.LIVE else []
-    words += ["--url URL"] if options.url else []
-    return f"resume with: {' '.join(words)}"
+    if options.home is not None and str(options.home) != os.environ.get("EVALBUS_HOME"):
+        words += ["--home", str(options.home)]
+    url = " --url URL" if options.url else ""  # not the URL itself: it may hold a password
+    return f"resume with: {shlex.join(words)}{url}"
 
 
 def _roles(options: JobOptions, name: BatchId, home: Path) -> list[RoleOptions]:
