@@ -10,11 +10,40 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from bus.contract_table import PROTOCOLS, Arg, FenceContract, Kind, OpContract, Outcome
-from bus.contracts import admission, histogram, judge, transcript
+from bus.contracts import (
+    admission,
+    completion,
+    histogram,
+    indoubt,
+    join,
+    judge,
+    ledger,
+    outbox,
+    plane,
+    sandbox,
+    transcript,
+    workspace,
+)
 
 __all__ = ["CONTRACT", "PROTOCOLS", "Arg", "FenceContract", "Kind", "OpContract", "Outcome"]
 
 CONTRACT: Mapping[str, FenceContract] = MappingProxyType(
-    {module.CONTRACT.name: module.CONTRACT for module in (histogram, judge, transcript, admission)}
+    {
+        module.CONTRACT.name: module.CONTRACT
+        for module in (
+            histogram,
+            judge,
+            transcript,
+            sandbox,
+            workspace,
+            admission,
+            plane,
+            completion,
+            indoubt,
+            ledger,
+            outbox,
+            join,
+        )
+    }
 )
 """The fences of this release, by name."""

@@ -137,6 +137,6 @@ def _outcomes(text: str) -> tuple[Outcome, ...]:
 
 def _outcome(text: str) -> Outcome:
     verb, _, reason = text.partition(" ")
-    if reason or verb in ("commit", "duplicate"):
+    if reason or verb in ("commit", "duplicate", "compensate"):
         return Outcome(Verb(verb), reason or None)
     return Outcome(Verb.REJECT, verb)

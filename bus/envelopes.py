@@ -17,7 +17,7 @@ import msgpack
 from bus.errors import InputError
 from bus.types import MAX_INT
 
-__all__ = ["MAX_ENVELOPE", "MAX_PAYLOAD", "SCHEMA", "decode", "encode"]
+__all__ = ["MAX_ENVELOPE", "MAX_PAYLOAD", "SCHEMA", "check_payload", "decode", "encode"]
 
 SCHEMA = 1
 """The version of the envelope's fields; a script refuses any other."""
@@ -53,6 +53,15 @@ def decode(packed: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise ValueError("an envelope is a map")
     return fields
+
+
+def check_payload(payload: str) -> None:
+    """Raises InputError for an event above `MAX_PAYLOAD`."""
+    size = len(payload.encode("utf-8", "surrogatepass"))
+    if size > MAX_PAYLOAD:
+        raise InputError(
+            f"an event of {size} bytes is over the limit of {MAX_PAYLOAD}", remedy="store it as an artifact"
+        )
 
 
 def _flat(value: object) -> object:

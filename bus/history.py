@@ -147,8 +147,19 @@ def _arguments(entry: Recorded, part: Part) -> dict[str, Any]:
     for arg in fence.ops[part.op].args:
         value = part.args.get(arg.name, entry.envelope.get(arg.name))
         if value is not None:
-            args[arg.name] = value
+            args[arg.name] = _as_presented(value)
     return args
+
+
+def _as_presented(value: object) -> object:
+    """What an envelope carries as text in a list, because it takes no such value itself: see `bus.envelopes`."""
+    if not isinstance(value, list) or len(value) != 1:
+        return value
+    try:
+        presented: object = json.loads(value[0])
+    except (TypeError, ValueError):  # it had no form in JSON either
+        return value
+    return presented
 
 
 def _answer(part: Part) -> dict[str, Any]:

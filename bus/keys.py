@@ -8,7 +8,11 @@ one hash slot, so that a script may touch several of them on a Cluster.
     evb:{live.0}:b:<batch>:run:<run>          HASH    one run: the scalars of all fences
     evb:{live.0}:b:<batch>:transcript:<run>   STREAM  one event an entry, ids <seq>-0
     evb:{live.0}:b:<batch>:desk:<name>        HASH    a bounded desk: places, leases not released yet
+    evb:{live.0}:b:<batch>:plane              HASH    admissions of both planes, shadow places taken
+    evb:{live.0}:b:<batch>:undo:live|shadow   STREAM  inverses to be run on that plane
     evb:{live.0}:b:<batch>:leases             HASH    lease id → run, for every lease ever granted
+    evb:{live.0}:b:<batch>:requests           HASH    request id → run, for every request ever opened
+    evb:{live.0}:b:<batch>:slots              HASH    slot → the call that has it
     evb:{live.0}:b:<batch>:index              LIST    run ids in order of admission
     evb:{live.0}:b:<batch>:review             SET     runs whose score waits for a person or a rebind
     evb:{live.0}:b:<batch>:runs|scores|results STREAM what the groups worker, scorer and planner read
@@ -56,9 +60,28 @@ class BatchKeys:
         return self._key("batch")
 
     @property
+    def planes(self) -> str:
+        """Every admission to a plane, with its key."""
+        return self._key("plane")
+
+    def undo(self, plane: Plane) -> str:
+        """The inverses to be run on one plane."""
+        return self._key("undo", plane)
+
+    @property
     def leases(self) -> str:
         """Every lease id ever granted, with its run."""
         return self._key("leases")
+
+    @property
+    def requests(self) -> str:
+        """Every request id ever opened, with its run."""
+        return self._key("requests")
+
+    @property
+    def slots(self) -> str:
+        """Every slot that calls share, with the call that has it."""
+        return self._key("slots")
 
     @property
     def index(self) -> str:

@@ -11,6 +11,7 @@ same command again.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -201,6 +202,12 @@ class Judgement:
     judge_epoch: int
     bin: str
     value: str
+
+    @property
+    def score_digest(self) -> Digest:
+        """What a judge signs: SHA-256 over the sealed head, the bin and the value, each on a line."""
+        text = f"{self.head}\n{self.bin}\n{self.value}"
+        return Digest(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)

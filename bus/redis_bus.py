@@ -16,7 +16,7 @@ import structlog
 
 from bus.artifacts import ArtifactStore
 from bus.chain import EMPTY_HEAD, next_head
-from bus.envelopes import MAX_PAYLOAD, encode
+from bus.envelopes import MAX_PAYLOAD, check_payload, encode
 from bus.errors import InputError, ReplyError, ViolationError
 from bus.keys import BatchKeys, registry
 from bus.link import Door, Link
@@ -41,19 +41,13 @@ from bus.streams import claimed, delivered
 from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, Gen, LeaseId, Plane, RunId, Verb
 from bus.wire import Reply
 
-__all__ = ["RedisBus", "score_digest"]
+__all__ = ["RedisBus"]
 
 log = structlog.get_logger("evalbus.bus")
 
 _INDEX_AT_ONCE = 5_000  # run ids in one read
 _ADMIT_AT_ONCE = 100  # runs in one script: bounded work, and one message a hundred runs is nothing beside them
 _BEAT_AT_ONCE = 500  # leases, and entries, in one heartbeat: likewise
-
-
-def score_digest(judgement: Judgement) -> Digest:
-    """What a judge signs: SHA-256 over the sealed head, the bin and the value, each on a line."""
-    text = f"{judgement.head}\n{judgement.bin}\n{judgement.value}"
-    return Digest(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
 class RedisBus:
@@ -524,7 +518,7 @@ class RedisBus:
         events: list[str] = []
         head = parent
         for payload in payloads:
-            _check_size(payload)
+            check_payload(payload)
             head = next_head(head, payload)
             events += [head, payload]
         return await self._step(
@@ -534,7 +528,7 @@ class RedisBus:
 
     async def seal(self, ref: Ref, parent: Digest, seq: int, payload: str, tree_hash: str, artifact: str) -> Decision:
         """Append the answer, seal, emit the score message, acknowledge the run's entry. Answer: head."""
-        _check_size(payload)
+        check_payload(payload)
         return await self._step(
             "seal", ref.batch, run=ref.run, extra_argv={"payload": payload}, lease_id=ref.lease_id, gen=ref.gen,
             parent=parent, seq=seq, head=next_head(parent, payload), tree_hash=tree_hash or None,
@@ -565,7 +559,7 @@ class RedisBus:
         return await self._step(
             "score", ref.batch, run=ref.run, lease_id=ref.lease_id, gen=ref.gen, head=judgement.head,
             observed_candidate=judgement.candidate or None, observed_judge=judgement.judge or None,
-            judge_epoch=judgement.judge_epoch, score_digest=score_digest(judgement), bin=judgement.bin,
+            judge_epoch=judgement.judge_epoch, score_digest=judgement.score_digest, bin=judgement.bin,
             value=judgement.value,
         )  # fmt: skip
 
@@ -615,11 +609,3 @@ def _row(run: RunId, row: Mapping[str, str]) -> RunRow:
         detail=row.get("detail", ""),
         judge_epoch=number("j.epoch"),
     )
-
-
-def _check_size(payload: str) -> None:
-    size = len(payload.encode("utf-8", "surrogatepass"))
-    if size > MAX_PAYLOAD:
-        raise InputError(
-            f"an event of {size} bytes is over the limit of {MAX_PAYLOAD}", remedy="store it as an artifact"
-        )

@@ -22,6 +22,8 @@ from bus.fences.admission import Admission
 from bus.fences.completion import Completion
 from bus.fences.fence import Channel, Fence, is_text
 from bus.fences.histogram import Histogram
+from bus.fences.indoubt import InDoubt
+from bus.fences.join import Join
 from bus.fences.judge import Judge
 from bus.fences.ledger import Ledger
 from bus.fences.outbox import Outbox
@@ -49,8 +51,10 @@ FENCES: Mapping[str, type[Fence[object]]] = {
         Admission,
         Ledger,
         Completion,
+        InDoubt,
         Outbox,
         PlaneFence,
+        Join,
     )
 }
 """The typed operations of every fence, by its name."""
@@ -105,7 +109,7 @@ class ServerPlayer:
         """See `Player`."""
         batch = self._begun()
         presented = dict(args)
-        if isinstance(batch.fence, Sandbox | Workspace | Outbox | Ledger):
+        if isinstance(batch.fence, Sandbox | Workspace | Outbox | Ledger | Join):
             presented["run"] = _ONE_RUN
         if isinstance(batch.fence, Admission):
             presented["run"] = _DESK_RUN
@@ -139,7 +143,7 @@ class ServerPlayer:
         keys = batch.channel.keys
         owned = [keys.batch_row, keys.desk(), keys.leases, keys.index, keys.review, keys.history, keys.dead]
         owned += [keys.planes, *map(keys.undo, Plane)]
-        owned.append(keys.requests)
+        owned += [keys.requests, keys.slots]
         owned += [keys.stream(group.stream) for group in Group]
         owned += [key for run in batch.runs for key in (keys.run(run), keys.transcript(run))]
         await self._link.commands([("DEL", *owned), ("HDEL", keys.registry, keys.batch)])

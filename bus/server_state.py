@@ -12,9 +12,22 @@ from collections.abc import Callable, Mapping, Sequence
 from bus.history import Recorded, read_history
 from bus.keys import BatchKeys
 from bus.link import Link
-from bus.server_states import admission, histogram, judge, transcript
+from bus.server_states import (
+    admission,
+    completion,
+    histogram,
+    indoubt,
+    join,
+    judge,
+    ledger,
+    outbox,
+    plane,
+    sandbox,
+    transcript,
+    workspace,
+)
 from bus.server_states.read import Read
-from bus.types import RunId, Verb
+from bus.types import Plane, RunId, Verb
 from bus.wire import Reply
 
 __all__ = ["read_state"]
@@ -27,11 +40,15 @@ async def read_state(fence: str, link: Link, keys: BatchKeys, runs: Sequence[Run
 
 
 async def _read(link: Link, keys: BatchKeys, runs: Sequence[RunId]) -> Read:
-    batch, desk, dead, *rest = await link.commands(
+    batch, desk, dead, planes, slots, live, shadow, *rest = await link.commands(
         [
             ("HGETALL", keys.batch_row),
             ("HGETALL", keys.desk()),
             ("XRANGE", keys.dead, "-", "+"),
+            ("HGETALL", keys.planes),
+            ("HGETALL", keys.slots),
+            ("XRANGE", keys.undo(Plane.LIVE), "-", "+"),
+            ("XRANGE", keys.undo(Plane.SHADOW), "-", "+"),
             *(("HGETALL", keys.run(run)) for run in runs),
             *(("XRANGE", keys.transcript(run), "-", "+") for run in runs),
         ]
@@ -45,6 +62,12 @@ async def _read(link: Link, keys: BatchKeys, runs: Sequence[RunId]) -> Read:
             run: [_fields(entry[1])["p"] for entry in entries] for run, entries in zip(runs, events, strict=True)
         },
         dead=[_fields(entry[1]) for entry in dead],
+        planes=_fields(planes),
+        slots=_fields(slots),
+        undos={
+            Plane.LIVE: [_fields(entry[1]) for entry in live],
+            Plane.SHADOW: [_fields(entry[1]) for entry in shadow],
+        },
         history=[entry async for entry in read_history(link, keys)],
     )
 
@@ -64,8 +87,16 @@ def _refusals(history: Sequence[Recorded]) -> dict[str, int]:
 
 
 _STATES: Mapping[str, Callable[[Read], dict[str, object]]] = {
+    "join": join.state,
+    "plane": plane.state,
+    "completion": completion.state,
+    "indoubt": indoubt.state,
+    "outbox": outbox.state,
+    "ledger": ledger.state,
     "histogram": histogram.state,
     "judge": judge.state,
     "transcript": transcript.state,
+    "sandbox": sandbox.state,
+    "workspace": workspace.state,
     "admission": admission.state,
 }

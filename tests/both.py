@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from bus.connection import Endpoint
+from bus.contract import CONTRACT, Kind
 from bus.link import Link
-from bus.models import Model, build
+from bus.models import Model, Verb, build
 from bus.server_player import ServerPlayer
 from bus.target import Target
 from tests.driver import Call, Session, play_call, random_config, random_op
@@ -53,8 +54,9 @@ class Both:
             return None
         expected = decided.as_dict()
         args = dict(call.args)
-        if call.op == "acquire" and args.get("lease") is None and "lease" in expected:
-            args["lease"] = expected["lease"]  # the id that the model drew in the client's place
+        for arg in CONTRACT[self.fence].ops[call.op].args:
+            if arg.kind is Kind.DRAWN and args.get(arg.name) is None and decided.verb is Verb.COMMIT:
+                args[arg.name] = expected.get(arg.name)  # the id that the model drew in the client's place
         answer = await self.server.apply(call.op, args)
         assert _text(answer) == _text(expected), self._story("the answers differ (server, then model)")
         self.outcomes.add(outcome_of(call, answer))

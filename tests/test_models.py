@@ -16,8 +16,12 @@ import bus.models
 from bus.contract import CONTRACT, Arg, Kind
 from bus.models import MODELS, MUTANTS, Answer, Model, build
 from bus.models.admission import Admission
+from bus.models.completion import Completion
 from bus.models.histogram import Histogram
+from bus.models.join import Join, window_of
 from bus.models.judge import Judge
+from bus.models.ledger import Ledger
+from bus.models.plane import Plane
 from bus.models.transcript import EMPTY, Transcript, chain
 from bus.vectors import ModelPlayer, load_vector, play
 
@@ -95,13 +99,29 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 # --- the schema ------------------------------------------------------------------------------------------
 
 CONFIGS: dict[str, dict[str, object]] = {
+    "join": {"budget": 10, "budget_epoch": 1},
+    "plane": {"capacity": 1},
+    "outbox": {"ack_bound_ms": 1000, "inverses": {}},
+    "indoubt": {},
     "histogram": {"intended": ["n1"], "quorum": 1, "bins": ["pass", "fail"], "max_in_flight": 1},
+    "completion": {"compute_retries": 1, "model_retries": 1},
     "judge": {"policy": "reject", "replay_budget": 0},
+    "ledger": {"budget": 100},
     "transcript": {},
+    "sandbox": {"heartbeat_ms": 1000},
+    "workspace": {"schemas": ["v1"]},
     "admission": {"bound": 1, "reclaim_ms": 1000},
 }
 
-GOOD: dict[Kind, object] = {Kind.STR: "x", Kind.INT: 0, Kind.INT1: 1, Kind.BOOL: False, Kind.DRAWN: "id"}
+GOOD: dict[Kind, object] = {
+    Kind.STR: "x",
+    Kind.INT: 0,
+    Kind.INT1: 1,
+    Kind.BOOL: False,
+    Kind.DRAWN: "id",
+    Kind.OBJ: {"a": 1},
+    Kind.STRS: ["x"],
+}
 
 NO_TEXT: tuple[object, ...] = ("", 1, True, [], {}, ["x"], "\ud800", b"x")
 NO_NUMBER: tuple[object, ...] = (-1, 2**53, 1.0, 1.5, True, "1", "", [1], {})
@@ -111,6 +131,8 @@ MALFORMED: dict[Kind, tuple[object, ...]] = {
     Kind.INT: NO_NUMBER,
     Kind.INT1: (0, *NO_NUMBER),
     Kind.BOOL: (0, 1, "true", "", [], {}),
+    Kind.STRS: (0, 1.5, True, "", "x", {}, {"x": "y"}, [], [""], ["x", 1], [["x"]], ["x", "\ud800"], [None]),
+    Kind.OBJ: (0, 1.5, True, "", "{}", [], [{}], {"a": ["\ud800"]}, {"a": float("nan")}),
 }
 
 ARGUMENTS = [
@@ -121,8 +143,22 @@ ARGUMENTS = [
 ]
 
 
+SHAPED: dict[tuple[str, str], dict[str, tuple[object, ...]]] = {
+    ("histogram", "score"): {"bin": ("pass", "fail")},
+    ("workspace", "attach"): {"schema": ("v1",)},
+    ("plane", "rewrite"): {"run": (" ", "é", "😀", "\x00"), "step": (" ", "é", "😀", "\x00")},
+    ("plane", "admit"): {"key": ("live:n1:pay", "shadow: :é", "live:😀:\x00"), "plane": ("live", "shadow")},
+}
+"""Arguments that are refused as `schema` unless they are more than text: the first is good, the others at the edge."""
+
+
+def _shaped(fence: str, op: str) -> dict[str, tuple[object, ...]]:
+    return SHAPED.get((fence, op), {})
+
+
 def _good(fence: str, op: str) -> dict[str, object]:
-    return {arg.name: GOOD[arg.kind] for arg in CONTRACT[fence].ops[op].args}
+    plain = {arg.name: GOOD[arg.kind] for arg in CONTRACT[fence].ops[op].args}
+    return plain | {name: values[0] for name, values in _shaped(fence, op).items()}
 
 
 @pytest.mark.parametrize(("fence", "op", "arg"), ARGUMENTS)
@@ -148,11 +184,12 @@ def test_a_well_formed_argument_at_the_edge_is_not_refused_for_its_form(fence: s
         Kind.INT: (0, 2**53 - 1),
         Kind.INT1: (1, 2**53 - 1),
         Kind.BOOL: (True, False),
+        Kind.STRS: ([" "], ["x", "x"], ["\x00", "a:b", "😀"]),
+        Kind.OBJ: ({}, {"": [None, {"é": 1.5}]}),
     }
     values = [*edges[arg.kind], *([None] if arg.optional else [])]
-    if (fence, op, arg.name) == ("histogram", "score", "bin"):
-        values = ["pass", "fail"]  # any other bin is refused as `schema` too
-    rest = _good(fence, op) | ({"bin": "pass"} if op == "score" else {})
+    values = list(_shaped(fence, op).get(arg.name, values))
+    rest = _good(fence, op)
     for value in values:
         answer = build(fence, CONFIGS[fence]).decide(op, {**rest, arg.name: value})
         assert answer.reason != "schema", value
@@ -346,6 +383,100 @@ def test_a_run_waits_for_review_until_it_is_bound_anew_or_scored() -> None:
     assert told(judge, "commit", **signed("ca", "ja", 2)) == "reject candidate_mismatch"
 
 
+# --- outbox ----------------------------------------------------------------------------------------------
+
+
+def test_a_keyless_outcome_is_unkeyed_before_it_is_malformed() -> None:
+    """Of a missing executor and a missing observation, the executor is told."""
+    outbox = build("outbox", {"ack_bound_ms": 1000, "inverses": {}})
+    assert told(outbox, "complete", intent_id="i", gen=0) == "reject unkeyed"
+    assert told(outbox, "complete", intent_id="i", gen=0, executor="e") == "reject schema"
+    assert told(outbox, "complete", intent_id="i", gen=0, executor="e", ok=True, observation="o") == (
+        "reject unknown_intent"
+    )
+
+
+def test_an_inverse_that_is_no_name_is_no_inverse() -> None:
+    """A configuration's slip leaves an effect for a person; it makes no call of a tool without a name."""
+    outbox = build("outbox", {"ack_bound_ms": 1, "inverses": {"book": "", "pay": 7}})
+    for tool in ("book", "pay"):
+        holder: dict[str, object] = {"intent_id": tool, "gen": 0, "executor": "e"}
+        granted(outbox, "put", intent_id=tool, gen=0, tool=tool, args={})
+        granted(outbox, "claim", **holder)
+        granted(outbox, "sent", **holder)
+    outbox.elapse(1)
+    assert [told(outbox, "recover", intent_id=tool) for tool in ("book", "pay")] == ["reject stuck"] * 2
+
+
+# --- completion ------------------------------------------------------------------------------------------
+
+
+def asked(gen: object, lease_id: str, request_id: str) -> dict[str, object]:
+    """The arguments of an open."""
+    lease = {"run": "n1", "step": "s1", "lease_id": lease_id, "gen": gen}
+    return {**lease, "request_id": request_id, "prompt_hash": "hash"}
+
+
+def test_the_live_lease_cannot_adopt_the_request_of_a_dead_one() -> None:
+    """The prompt left under another life of the run: its answer binds neither there nor here."""
+    calls = Completion(compute_retries=1, model_retries=0)
+    old = granted(calls, "lease", run="n1", lease_id="la").fields["gen"]
+    granted(calls, "open", **asked(old, "la", "q1"))
+    new = granted(calls, "lease", run="n1", lease_id="lb").fields["gen"]
+    answer = {"payload_ok": True, "digest": "d1"}
+    assert told(calls, "bind", **asked(old, "la", "q1"), **answer) == "reject stale_lease"
+    assert told(calls, "bind", **asked(new, "lb", "q1"), **answer) == "reject unknown_request"
+    assert told(calls, "bind", **asked(new, "la", "q1"), **answer) == "reject stale_lease"
+    assert calls.bound == {}
+
+
+def test_a_request_that_was_answered_corrupt_is_used_up_and_costs_once() -> None:
+    """Delivered again it gets the same answer, whole or not; the next one is refused for good, and so is the run."""
+    calls = Completion(compute_retries=5, model_retries=1)
+    gen = granted(calls, "lease", run="n1", lease_id="la").fields["gen"]
+    granted(calls, "open", **asked(gen, "la", "q1"))
+    for ok in (False, False, True):
+        answer = calls.decide("bind", {**asked(gen, "la", "q1"), "payload_ok": ok, "digest": "d1"})
+        assert (answer.verb, answer.fields) == ("replay", {"model_left": 0})
+    assert told(calls, "open", **asked(gen, "la", "q1")) == "reject request_reused"
+    granted(calls, "open", **asked(gen, "la", "q2"))
+    corrupt = {**asked(gen, "la", "q2"), "payload_ok": False, "digest": "d1"}
+    assert told(calls, "bind", **corrupt) == "reject retries_exhausted"
+    assert told(calls, "bind", **{**corrupt, "payload_ok": True}) == "reject retries_exhausted"
+    assert told(calls, "lease", run="n1", lease_id="la") == "reject retries_exhausted"
+
+
+# --- ledger ----------------------------------------------------------------------------------------------
+
+
+def test_two_attempts_that_fit_alone_are_not_admitted_together() -> None:
+    """Both ask while nothing is spent yet; the second fits again once the first has ended below its estimate."""
+    ledger = Ledger(budget=100)
+    granted(ledger, "admit", step="s1", attempt=1, estimate=60)
+    assert told(ledger, "admit", step="s2", attempt=1, estimate=60) == "reject over_budget"
+    assert told(ledger, "admit", step="s2", attempt=1, estimate=1) == "reject attempt_reused"
+    granted(ledger, "chunk", step="s1", attempt=1, seq=1, tokens=40, durable=True)
+    granted(ledger, "done", step="s1", attempt=1, last_seq=1)
+    granted(ledger, "admit", step="s2", attempt=2, estimate=60)
+    assert (ledger.spent, ledger.reserved) == (40, 60)
+
+
+def test_spend_beyond_the_estimate_and_after_the_end_is_counted() -> None:
+    """An estimate binds nobody: what comes is spent, and what comes late is an orphan, until the gateway has spoken."""
+    ledger = Ledger(budget=100)
+    granted(ledger, "admit", step="s1", attempt=1, estimate=10)
+    granted(ledger, "chunk", step="s1", attempt=1, seq=1, tokens=30, durable=False)
+    assert (ledger.spent, ledger.reserved) == (30, 0)
+    granted(ledger, "cut", step="s1", attempt=1)
+    assert told(ledger, "chunk", step="s1", attempt=1, seq=2, tokens=5, durable=True) == "reject attempt_closed"
+    assert told(ledger, "chunk", step="s1", attempt=1, seq=1, tokens=99, durable=True) == "duplicate"
+    assert told(ledger, "chunk", step="s1", attempt=1, seq=2, tokens=5, durable=True) == "duplicate"
+    assert (ledger.spent, ledger.durable) == (35, 30)
+    granted(ledger, "reconcile", step="s1", attempt=1, gateway_billed=50)
+    assert told(ledger, "chunk", step="s1", attempt=1, seq=3, tokens=7, durable=True) == "reject attempt_closed"
+    assert (ledger.spent, ledger.durable) == (50, 30)
+
+
 # --- admission -------------------------------------------------------------------------------------------
 
 
@@ -412,3 +543,91 @@ def test_ids_come_from_outside_when_a_source_is_given() -> None:
     leases = [granted(admission, "acquire", step=step).fields["lease"] for step in ("s1", "s2")]
     leases.append(granted(admission, "acquire", step="s3", lease="mine").fields["lease"])
     assert leases == ["one", "two", "mine"]
+
+
+# --- plane -----------------------------------------------------------------------------------------------
+
+
+def test_a_late_worker_writes_neither_the_key_that_it_lost_nor_a_live_one() -> None:
+    """Its admission was released while it stalled, and its twin has written: whatever it brings is refused."""
+    plane = Plane(capacity=1)
+    key = granted(plane, "rewrite", run="n3", step="pay").fields["key"]
+    late = granted(plane, "admit", key=key, plane="shadow").fields["admission"]
+    granted(plane, "release", admission=late)
+    twin = granted(plane, "admit", key=key, plane="shadow").fields["admission"]
+    assert told(plane, "write", admission=late, key=key, plane="shadow", body="b") == "reject not_admitted"
+    assert told(plane, "write", admission=late, key="live:n3:pay", plane="live", body="b") == "reject plane_key"
+    assert told(plane, "write", admission=late, key=key, plane="live", body="b") == "reject plane_header"
+    granted(plane, "write", admission=twin, key=key, plane="shadow", body="b")
+    assert (plane.dump()["live_keys"], plane.crossed["shadow"]) == ([], ["live:n3:pay", key])
+
+
+def test_a_lost_admission_is_found_again_by_its_own_id_and_named_to_any_other() -> None:
+    """Neither way takes a second slot of a plane that has one."""
+    plane = Plane(capacity=1)
+    first = granted(plane, "admit", key="shadow:n3:pay", plane="shadow", admission="id-1").fields
+    again = plane.decide("admit", {"key": "shadow:n3:pay", "plane": "shadow", "admission": "id-1"})
+    assert (again.verb, again.fields) == ("duplicate", first)
+    other = plane.decide("admit", {"key": "shadow:n3:pay", "plane": "shadow", "admission": "id-2"})
+    assert (other.reason, other.fields) == ("duplicate_key", first)
+    assert told(plane, "admit", key="shadow:n4:pay", plane="shadow", admission="id-1") == "reject admission_reused"
+    assert told(plane, "admit", key="shadow:n4:pay", plane="shadow", admission="id-3") == "reject capacity"
+    assert told(plane, "admit", key="live:n4:pay", plane="live") == "commit", "the live plane has no bound here"
+
+
+# --- join ------------------------------------------------------------------------------------------------
+
+
+def fan_out(join: Join, case: str = "c", cost: int = 10) -> dict[str, object]:
+    """Open a case of two attempts; what each of its results quotes."""
+    answer = granted(join, "admit", case=case, expected=["grep", "ls"], window_cost=cost)
+    return {"case": case, "window": answer.fields["window"], "ok": True}
+
+
+def test_a_window_is_named_by_its_case_its_set_and_the_epoch_of_its_budget() -> None:
+    """Another implementation must come to the same name: neither the order nor a repetition counts."""
+    named = "63fcff1a5d533c4136e9e718fe472c1ffef5dbe6a64762d521c34020afaeb6b6"
+    assert window_of("case-a", ["ls", "grep", "ls"], 1) == window_of("case-a", ["grep", "ls"], 1) == named
+    other_case, other_set = window_of("case-b", ["grep", "ls"], 1), window_of("case-a", ["ls"], 1)
+    assert len({named, other_case, other_set, window_of("case-a", ["grep", "ls"], 0)}) == 4
+    assert window_of("é/😀", ["\x00"], 2) == "fdc9fd179faa31595fa76dce8904fc1cc4f9d82b91675ed754e5560c9b10ba89"
+
+
+def test_the_first_answer_is_not_the_verdict() -> None:
+    """The fast attempt has passed; the slow one fails, and is waited for."""
+    join = Join(budget=10, budget_epoch=1)
+    quoted = fan_out(join)
+    assert granted(join, "result", **quoted, attempt="ls", tokens=4).fields == {"state": "OPEN"}
+    assert told(join, "commit", case="c", verdict="pass") == "reject not_joined"
+    assert granted(join, "result", **(quoted | {"ok": False}), attempt="grep", tokens=6).fields == {"state": "JOINED"}
+    assert told(join, "expire", case="c") == "reject not_open", "anybody may commit what has joined"
+    assert told(join, "commit", case="c", verdict="fail") == "commit"
+
+
+def test_the_tokens_of_a_window_come_back_once_and_those_of_an_aborted_one_never() -> None:
+    """A late attempt of the aborted case may still be spending what its window held."""
+    join = Join(budget=20, budget_epoch=1)
+    for case in ("kept", "lost"):
+        quoted = fan_out(join, case)
+        granted(join, "result", **quoted, attempt="ls", tokens=3)
+    granted(join, "expire", case="lost")
+    kept = {"case": "kept", "window": join.cases["kept"].window, "ok": True}
+    granted(join, "result", **kept, attempt="grep", tokens=1)
+    assert granted(join, "commit", case="kept", verdict="pass").fields == {"remaining": 6}
+    assert join.decide("commit", {"case": "kept", "verdict": "pass"}).as_dict() == {
+        "verb": "duplicate",
+        "reason": None,
+        "remaining": 6,
+    }
+    assert told(join, "result", **quoted, attempt="grep", tokens=3) == "reject late"
+    assert join.remaining == 6
+
+
+def test_a_window_is_exhausted_by_what_does_not_fit_and_not_by_what_just_fits() -> None:
+    """The attempt that would overspend is refused and ends the case: there is no verdict without it."""
+    for last, outcome, state in ((6, "commit", "JOINED"), (7, "reject window_exhausted", "ABORTED")):
+        join = Join(budget=10, budget_epoch=1)
+        quoted = fan_out(join)
+        granted(join, "result", **quoted, attempt="ls", tokens=4)
+        assert told(join, "result", **quoted, attempt="grep", tokens=last) == outcome
+        assert join.cases["c"].state == state

@@ -27,7 +27,7 @@ from bus.redis_bus import RedisBus
 from bus.scripts import Script, all_scripts
 from bus.target import Target
 from bus.types import BatchId, ConsumerId, Digest, LeaseId, Plane, RunId, Verb
-from tests.both import Both, both, data_of, shortest_sessions
+from tests.both import Both, both, data_of, outcome_of, shortest_sessions
 from tests.calls import Call
 from tests.driver import ABSENT, BAD
 from tests.fences import FENCES
@@ -53,7 +53,7 @@ async def test_a_refusal_is_recorded_whole_and_changes_nothing_else(server: Targ
         for call in way:
             await pair.send(call)
         answer = await _refused(pair, last, FENCES[fence].RECORDED_BY.get(outcome, frozenset()))
-        assert outcome == " ".join(str(word) for word in (last.op, answer["verb"], answer["reason"]))
+        assert outcome == outcome_of(last, answer)
 
 
 async def _refused(pair: Both, call: Call, changed: frozenset[bytes] = frozenset()) -> Mapping[str, object]:
@@ -86,16 +86,19 @@ async def _refused(pair: Both, call: Call, changed: frozenset[bytes] = frozenset
 
 
 def _without(data: Mapping[str, object], fields: frozenset[bytes]) -> dict[str, object]:
-    return {
+    left = {
         key: {name: text for name, text in value.items() if name not in fields} if isinstance(value, dict) else value
         for key, value in data.items()
     }
+    return {key: value for key, value in left.items() if value != {}}  # a hash without fields does not exist
 
 
 def _presented(entry: Recorded, name: str) -> object:
     """What the history shows of an argument. A payload stands beside the envelope, unless it was no text."""
     if name == "payload" and entry.presented.get(2):
         return entry.presented[2].decode()
+    if name == "schema":  # an envelope's own `schema` is its version
+        return entry.envelope.get("verdict_schema")
     return entry.envelope.get(name)
 
 
@@ -253,6 +256,11 @@ def _keys(target: Script) -> list[str]:
         "desk": keys.desk(),
         "registry": keys.registry,
         "leases": keys.leases,
+        "requests": keys.requests,
+        "planes": keys.planes,
+        "undo_live": keys.undo(Plane.LIVE),
+        "undo_shadow": keys.undo(Plane.SHADOW),
+        "slots": keys.slots,
         "index": keys.index,
         "review": keys.review,
         "history": keys.history,

@@ -183,9 +183,14 @@ def test_the_keys_in_a_header_are_those_that_the_bus_builds(one: Script) -> None
         "rows": (keys.run(RunId("<run>")), "HASH"),
         "batch": (keys.batch_row, "HASH"),
         "leases": (keys.leases, "HASH"),
+        "requests": (keys.requests, "HASH"),
         "registry": (keys.registry, "HASH"),
         "desk": (keys.desk("runs" if one.name.startswith("run.") else "<name>"), "HASH"),
         "transcript": (keys.transcript(RunId("<run>")), "STREAM"),
+        "planes": (keys.planes, "HASH"),
+        "undo_live": (keys.undo(Plane.LIVE), "STREAM"),
+        "undo_shadow": (keys.undo(Plane.SHADOW), "STREAM"),
+        "slots": (keys.slots, "HASH"),
         "index": (keys.index, "LIST"),
         "review": (keys.review, "SET"),
         "history": (keys.history, "STREAM"),
@@ -194,7 +199,7 @@ def test_the_keys_in_a_header_are_those_that_the_bus_builds(one: Script) -> None
         **{name: (keys.stream(name), "STREAM") for name in ("runs", "scores", "results")},
     }
     header = source_of(one).partition("]]")[0]
-    lines = re.findall(r"\s(?:\d+…?)\s+([a-z]+)\s+(evb:\S+)\s+([A-Z]+)\n", header)
+    lines = re.findall(r"\s(?:\d+…?)\s+([a-z_]+)\s+(evb:\S+)\s+([A-Z]+)\n", header)
     assert [name for name, _, _ in lines] == [name.removesuffix("…") for name in one.keys]
     for name, template, kind in lines:
         assert (template, kind) == built[name]
@@ -241,7 +246,7 @@ def test_every_reason_is_a_fences_or_one_of_the_pipelines_own(one: Script) -> No
     for answer in one.returns:
         verb, _, reason = answer.partition(" ")
         assert verb in set(Verb)
-        assert bool(reason) == (verb not in ("commit", "duplicate"))
+        assert bool(reason) == (verb not in ("commit", "duplicate", "compensate"))
         assert reason in contract | OWN_REASONS | {""}
 
 

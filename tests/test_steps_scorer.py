@@ -12,7 +12,6 @@ import pytest
 
 from bus.chain import EMPTY_HEAD, next_head
 from bus.port import Group, Held, Judgement, Ref
-from bus.redis_bus import score_digest
 from bus.target import Target
 from bus.types import Digest, EntryId, Gen, LeaseId, RunId, Verb
 from tests.batches import P1, S1, S2, Batch, Scoring, opened, refused
@@ -422,4 +421,4 @@ def test_a_digest_signs_head_bin_and_value_together() -> None:
     """So that none of the three can be exchanged under a signature."""
     said = _judgement()
     others = [_judgement(head=Digest("0" * 64)), _judgement(bin="fail"), _judgement(value="0")]
-    assert len({score_digest(one) for one in [said, *others]}) == 4
+    assert len({one.score_digest for one in [said, *others]}) == 4

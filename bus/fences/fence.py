@@ -8,6 +8,7 @@ that refuses, and the history that shows what was refused.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +20,9 @@ from bus.keys import RUNS_DESK, BatchKeys
 from bus.link import Link
 from bus.port import Runtime
 from bus.scripts import script
-from bus.types import Decision, RunId, Verb
+from bus.types import Decision, Plane, RunId, Verb
 
-__all__ = ["Channel", "Fence", "Result", "is_text"]
+__all__ = ["Channel", "Fence", "Result", "canonical", "is_text"]
 
 R = TypeVar("R", bound=StrEnum)
 T_co = TypeVar("T_co", covariant=True)
@@ -30,6 +31,17 @@ NOBODY = RunId("")
 """The row that a command without a readable run names. No run is called that; such a command is refused unread."""
 
 NO_ARGV: Mapping[str, bytes] = {}
+
+
+def canonical(value: object) -> bytes:
+    """A value as JSON text that is the same for equal values: keys sorted, no blanks, the letters as they are.
+
+    Empty for what is no JSON: a number that is none, a text without a UTF-8 form, however deep.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode()
+    except (TypeError, ValueError):
+        return b""
 
 
 def is_text(value: object) -> TypeGuard[str]:
@@ -73,6 +85,11 @@ class Channel:
             "batch": keys.batch_row,
             "desk": keys.desk(desk),
             "leases": keys.leases,
+            "requests": keys.requests,
+            "planes": keys.planes,
+            "undo_live": keys.undo(Plane.LIVE),
+            "undo_shadow": keys.undo(Plane.SHADOW),
+            "slots": keys.slots,
             "index": keys.index,
             "dead": keys.dead,
             "history": keys.history,

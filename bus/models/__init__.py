@@ -5,15 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bus.models.admission import Admission
+from bus.models.completion import Completion
 from bus.models.histogram import Histogram
+from bus.models.indoubt import InDoubt
+from bus.models.join import Join
 from bus.models.judge import Judge
+from bus.models.ledger import Ledger
 from bus.models.model import Answer, Model, Verb
 from bus.models.mutants import MUTANTS
+from bus.models.outbox import Outbox
+from bus.models.plane import Plane
+from bus.models.sandbox import Sandbox
 from bus.models.transcript import Transcript
+from bus.models.workspace import Workspace
 
 __all__ = ["MODELS", "MUTANTS", "Answer", "Model", "Verb", "build"]
 
-MODELS: Mapping[str, type[Model]] = {model.FENCE: model for model in (Histogram, Judge, Transcript, Admission)}
+MODELS: Mapping[str, type[Model]] = {
+    model.FENCE: model
+    for model in (
+        Histogram,
+        Judge,
+        Transcript,
+        Sandbox,
+        Workspace,
+        Admission,
+        Ledger,
+        Completion,
+        InDoubt,
+        Outbox,
+        Plane,
+        Join,
+    )
+}
 
 
 def build(

@@ -9,13 +9,14 @@ not share its mistakes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from typing import ClassVar
 
-__all__ = ["Answer", "Model", "Verb", "commit", "duplicate", "fits", "in_doubt", "reject", "replay"]
+__all__ = ["Answer", "Model", "Verb", "commit", "compensate", "duplicate", "fits", "in_doubt", "reject", "replay"]
 
 MAX_INT = 2**53 - 1
 
@@ -69,9 +70,14 @@ def replay(reason: str, **fields: object) -> Answer:
     return Answer(Verb.REPLAY, reason, fields)
 
 
-def in_doubt(reason: str) -> Answer:
+def in_doubt(reason: str, **fields: object) -> Answer:
     """Not decidable yet."""
-    return Answer(Verb.IN_DOUBT, reason)
+    return Answer(Verb.IN_DOUBT, reason, fields)
+
+
+def compensate(**fields: object) -> Answer:
+    """An effect may have escaped: run the named inverse."""
+    return Answer(Verb.COMPENSATE, None, fields)
 
 
 class Model:
@@ -88,6 +94,8 @@ class Model:
     """Operation → its arguments, likewise. Kinds: `str` `int` `int1` `bool` `obj` `strs`, `a|b` one of these
     texts; `str?` may be absent; `str else unbound` has a reason of its own; `drawn` is a random id, which the
     client draws, or else the model."""
+    BEFORE_SCHEMA: ClassVar[frozenset[str]] = frozenset()
+    """Reasons of an argument's own that are told before `schema` is."""
 
     def __init__(self, *, draw: Callable[[], str] | None = None) -> None:
         """`draw` gives a new random id each time; without it ids are counted, which is repeatable."""
@@ -100,7 +108,7 @@ class Model:
         """Decide one operation. Arguments are checked before all else; refusals are counted by reason."""
         if op not in self.OPS:
             raise LookupError(f"{self.FENCE} has no operation {op!r}")
-        reason = _malformed(_parse(self.OPS[op]), args)
+        reason = _malformed(_parse(self.OPS[op]), args, self.BEFORE_SCHEMA)
         answer = self._call(op, args) if reason is None else reject(reason)
         if answer.refused and answer.reason is not None:
             self.refusals[answer.reason] = self.refusals.get(answer.reason, 0) + 1
@@ -155,9 +163,14 @@ def _parse(text: str) -> tuple[_Arg, ...]:
     return tuple(args)
 
 
-def _malformed(args: tuple[_Arg, ...], given: Mapping[str, object]) -> str | None:
-    """Why these arguments are refused unseen, or None. `schema` goes before a reason of an argument's own."""
+def _malformed(args: tuple[_Arg, ...], given: Mapping[str, object], first: frozenset[str]) -> str | None:
+    """Why these arguments are refused unseen, or None. `schema` goes before a reason of an argument's own.
+
+    But for those in `first`: they go before `schema`.
+    """
     reasons = {arg.otherwise for arg in args if not arg.accepts(given.get(arg.name))}
+    if foremost := reasons & first:
+        return min(foremost)
     if "schema" in reasons or not given.keys() <= {arg.name for arg in args}:
         return "schema"
     return min(reasons, default=None)
@@ -178,11 +191,20 @@ def fits(kind: str, value: object) -> bool:
         case "bool":
             return isinstance(value, bool)
         case "obj":
-            return isinstance(value, dict)
+            return isinstance(value, dict) and _is_json(value)
         case "strs":
             return isinstance(value, list) and value != [] and all(_is_text(item) for item in value)
         case _:
             return value in kind.split("|")
+
+
+def _is_json(value: object) -> bool:
+    """Whether all that it is made of has a form in JSON, and that in UTF-8."""
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _is_text(value: object) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bus.history import Recorded
-from bus.types import RunId
+from bus.types import Plane, RunId
 
 __all__ = ["Fields", "Read", "family"]
 
@@ -22,6 +22,10 @@ class Read:
     runs: Mapping[RunId, Fields]
     payloads: Mapping[RunId, Sequence[str]]
     dead: Sequence[Fields]
+    planes: Fields
+    slots: Fields
+    undos: Mapping[Plane, Sequence[Fields]]
+    """The inverses that wait on each plane."""
     history: Sequence[Recorded]
 
 

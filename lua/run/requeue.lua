@@ -4,12 +4,13 @@ WHY      a group that was recreated, or a message that could not be read, leaves
 KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          2  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  stream     evb:{live.0}:b:<batch>:<stream>           STREAM
-         4  history    evb:{live.0}:b:<batch>:history            STREAM
+         4  review     evb:{live.0}:b:<batch>:review             SET
+         5  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <entry> | duplicate | reject schema ended still_known
 ]]
 --#include "include/run.lua"
-local a, malformed = begin('run.requeue', KEYS[4], KEYS[2], {
+local a, malformed = begin('run.requeue', KEYS[5], KEYS[2], {
   run = 'str', group = 'str', entry = 'str',
 })
 if not a then return malformed end
@@ -18,8 +19,8 @@ local run = open_row(KEYS[1])
 local waits = {worker = {queued = true, running = true}, scorer = {sealed = true, scoring = true}}
 if not (waits[a.group] and waits[a.group][run.data.state or '']) then return refused(reject('ended')) end
 if run.data.entry ~= a.entry then return again(duplicate()) end
--- A parked score waits for a person, not for a message.
-if run.data['j.review'] then return refused(reject('still_known')) end
+-- A parked score waits for a rebind, not for a message: a second scorer would sign while it is still parked.
+if redis.call('SISMEMBER', KEYS[4], a.run) == 1 then return refused(reject('still_known')) end
 local pending = in_group('XPENDING', KEYS[3], a.group, a.entry, a.entry, 1)
 if #pending > 0 then return refused(reject('still_known')) end
 local delivered = '0-0'
