@@ -13,7 +13,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from bus.acceptance import admission, histogram, judge, transcript
+from bus.acceptance import admission, completion, histogram, join, judge, ledger, sandbox, transcript, workspace
 from bus.acceptance.rule import Rule, Stage, Tally
 from bus.errors import InputError
 from bus.link import Door
@@ -26,10 +26,15 @@ from bus.vectors import ModelPlayer, Player
 __all__ = ["FENCES", "Line", "Verification", "verify"]
 
 FENCES: Mapping[str, ModuleType] = {
+    "completion": completion,
     "histogram": histogram,
     "judge": judge,
     "transcript": transcript,
+    "sandbox": sandbox,
+    "workspace": workspace,
+    "ledger": ledger,
     "admission": admission,
+    "join": join,
 }
 """Fence → its acceptance rules, in the order of the fences."""
 
