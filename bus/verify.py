@@ -13,7 +13,20 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from bus.acceptance import admission, completion, histogram, join, judge, ledger, sandbox, transcript, workspace
+from bus.acceptance import (
+    admission,
+    completion,
+    histogram,
+    indoubt,
+    join,
+    judge,
+    ledger,
+    outbox,
+    plane,
+    sandbox,
+    transcript,
+    workspace,
+)
 from bus.acceptance.rule import Rule, Stage, Tally
 from bus.errors import InputError
 from bus.link import Door
@@ -26,6 +39,9 @@ from bus.vectors import ModelPlayer, Player
 __all__ = ["FENCES", "Line", "Verification", "verify"]
 
 FENCES: Mapping[str, ModuleType] = {
+    "plane": plane,
+    "outbox": outbox,
+    "indoubt": indoubt,
     "completion": completion,
     "histogram": histogram,
     "judge": judge,

@@ -135,8 +135,8 @@ class Side(Protocol):
     def bus(self) -> Bus:
         """The bus."""
 
-    async def look(self, group: Group) -> dict[str, object]:
-        """Everything that there is, in plain data; `group` is asked how much it has not been given."""
+    async def look(self, group: Group | None) -> dict[str, object]:
+        """Everything that there is. `group` is asked how much it has not been given; without one, no transcripts."""
 
     async def forge(self, group: Group, run: RunId) -> None:
         """A second message of the same content, as a retried XADD leaves it."""
@@ -161,7 +161,7 @@ class ServerSide:
     def bus(self) -> Bus:
         return self._bus
 
-    async def look(self, group: Group) -> dict[str, object]:
+    async def look(self, group: Group | None) -> dict[str, object]:
         keys = self._keys
         commands: list[tuple[str | bytes | int, ...]] = [
             *(("XRANGE", keys.stream(one.stream), "-", "+") for one in Group),
@@ -234,7 +234,7 @@ class MemorySide:
     def bus(self) -> Bus:
         return self._bus
 
-    async def look(self, group: Group) -> dict[str, object]:
+    async def look(self, group: Group | None) -> dict[str, object]:
         shown = await _Shown.by(self.bus, self.spec, group)
         at = self.world.batches[self.spec.batch]
         for one in Group:
@@ -277,25 +277,23 @@ class _Shown:
     counters: Counters
     runs: list[RunId]
     parked: list[RunId]
-    undelivered: int
     rows: list[RunRow]
-    transcripts: list[list[Event]]
+    undelivered: int | None = None
+    transcripts: list[list[Event]] | None = None
 
     @classmethod
-    async def by(cls, bus: Bus, spec: BatchSpec, group: Group) -> _Shown:
-        """Everything asked for at once: it is asked for after every step."""
+    async def by(cls, bus: Bus, spec: BatchSpec, group: Group | None) -> _Shown:
+        """Everything asked for at once: it is asked for after every step. Without a group, what is cheap."""
         runs = [RunId(f"c{n}#1") for n in range(spec.intended + 1)]
-        transcripts = asyncio.gather(*(bus.transcript(spec.batch, run) for run in runs))
-        return cls(
-            *await asyncio.gather(
-                bus.counters(spec.batch),
-                bus.run_ids(spec.batch),
-                bus.parked(spec.batch),
-                bus.undelivered(spec.batch, group),
-                bus.rows(spec.batch, runs),
-                transcripts,
-            )
+        counters, run_ids, parked, rows = await asyncio.gather(
+            bus.counters(spec.batch), bus.run_ids(spec.batch), bus.parked(spec.batch), bus.rows(spec.batch, runs)
         )
+        if group is None:
+            return cls(counters, run_ids, parked, rows)
+        undelivered, transcripts = await asyncio.gather(
+            bus.undelivered(spec.batch, group), asyncio.gather(*(bus.transcript(spec.batch, run) for run in runs))
+        )
+        return cls(counters, run_ids, parked, rows, undelivered, transcripts)
 
     def named(self, names: Names) -> dict[str, object]:
         """By what it is, with the shared names."""
@@ -322,11 +320,16 @@ class Twins:
         self.seen: dict[str, object] = {}
         """What both showed after the last step."""
 
-    async def both(self, call: Callable[[Side], Awaitable[object]], group: Group = Group.WORKER) -> object:
-        """Make one step, of a role of `group`, on both sides; the server's result. Raises TwinsDifferError."""
+    async def both(
+        self, call: Callable[[Side], Awaitable[object]], group: Group = Group.WORKER, *, whole: bool = True
+    ) -> object:
+        """Make one step, of a role of `group`, on both sides; the server's result. Raises TwinsDifferError.
+
+        `whole`: compare also what is dearer to read than it is likely to change, transcripts and backlogs.
+        """
         sides: tuple[Side, Side] = (self.server, self.memory)
         results = [await call(side) for side in sides]
-        seen = [await side.look(group) for side in sides]
+        seen = [await side.look(group if whole else None) for side in sides]
         for side, result, look in zip(sides, results, seen, strict=True):
             look["result"] = side.names.result(result, group)
         server, memory = seen

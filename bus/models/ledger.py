@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-from bus.models.model import Answer, Model, commit, duplicate, in_doubt, reject
+from bus.models.model import MAX_INT, Answer, Model, commit, duplicate, in_doubt, reject
 
 __all__ = ["Attempt", "AttemptId", "Chunk", "Ledger", "State"]
 
@@ -153,6 +153,8 @@ class Ledger(Model):
             if durable and not seen.refused and not at.settled:
                 at.chunks[seq] = Chunk(seen.tokens, durable=True)
             return duplicate(**self._figures(at))
+        if not at.settled and not self._is_countable(tokens):
+            return reject("schema")
         if at.state is not State.OPEN:
             at.chunks[seq] = Chunk(tokens, refused=True)
             if not at.settled:
@@ -212,6 +214,8 @@ class Ledger(Model):
             return duplicate() if at.billed == gateway_billed else reject("already_reconciled")
         if gateway_billed < at.durable:
             return reject("below_durable")
+        if not self._is_countable(gateway_billed - at.billed):
+            return reject("schema")
 
         at.billed = gateway_billed
         at.settled = True
@@ -236,6 +240,10 @@ class Ledger(Model):
     def _bill(self, at: Attempt, tokens: int) -> None:
         """The tokens were produced, whatever becomes of the step."""
         at.billed += tokens
+
+    def _is_countable(self, more: int) -> bool:
+        """Above it a sum is not exact for everybody: what would take the batch's there is no count of tokens."""
+        return self.spent + more <= MAX_INT
 
     def _figures(self, at: Attempt) -> dict[str, object]:
         return {"billed": at.billed, "durable": at.durable, "watermark": at.watermark}

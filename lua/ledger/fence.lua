@@ -61,6 +61,9 @@ local function refuse_new(run, batch, a, reason)
   return reject(reason)
 end
 
+-- Above 2^53 a sum is no longer exact: what would take the batch's there is no count of tokens.
+local function is_countable(batch, more) return int(batch, 'spent') + more <= MAX_INT end
+
 function ledger.admit(run, batch, a)
   if run.data['l.done:' .. a.step] then return refuse_new(run, batch, a, 'already_committed') end
   if attempt(run, a) then return reject('attempt_reused') end
@@ -122,6 +125,7 @@ function ledger.chunk(run, batch, a, write)
     end
     return duplicate(figures(at))
   end
+  if at.settled == 0 and not is_countable(batch, a.tokens) then return reject('schema') end
   if at.state ~= 'open' then
     note_chunk(run, at, a.seq, a.tokens, 'refused', keep)
     if at.settled == 0 then change(run, batch, at, {billed = at.billed + a.tokens}, keep) end
@@ -178,6 +182,7 @@ function ledger.reconcile(run, batch, a)
     return reject('already_reconciled')
   end
   if a.gateway_billed < at.durable then return reject('below_durable') end
+  if not is_countable(batch, a.gateway_billed - at.billed) then return reject('schema') end
   change(run, batch, at, {billed = a.gateway_billed, settled = 1}, put)
   return commit()
 end

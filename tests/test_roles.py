@@ -1,0 +1,610 @@
+"""The roles themselves, on both buses: planner, worker and scorer as they are, with deaths at the worst moments.
+
+Each role is a task with a bus of its own, as a process would have it. A `Fragile` bus halts its process at a chosen
+moment: before a step is sent, or after it was applied and before the answer is heard. From there on no call of that
+process comes back (it is dead), until the test lets it go on (it had stalled).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+
+import pytest
+
+from bus.errors import ServerUnreachable
+from bus.keys import BatchKeys
+from bus.memory_bus import MemoryBus, MemoryWorld
+from bus.port import BatchStatus, Bus, Counters, Group, RunRow, RunState
+from bus.redis_bus import RedisBus
+from bus.target import Target
+from bus.types import BatchId, ConsumerId, Decision, Plane, RunId
+from bus.wire import Wire
+from tests.batches import FixedDoor
+from tests.suites import MINIMAL, make_suite
+from tests.waiting import soon
+from workers.catalogue import Catalogue, Served
+from workers.consumer import Consumer
+from workers.job import spec_of
+from workers.planner import Planner
+from workers.runtime import SystemRuntime
+from workers.scorer import ScorerRole
+from workers.suite import Suite
+from workers.worker import Worker
+
+BATCH = BatchId("b")
+A, B = RunId("a#1"), RunId("b#1")
+
+SUITE = 'lease = "300ms"\nmax_deliveries = 2\n' + MINIMAL.replace('command = ["cat"]', 'python = "agent.py:solve"')
+"""Two cases; the solver below gets the first right and the second wrong."""
+
+SOLVER = """\
+async def solve(case, run):
+    await run.note("thinking")
+    return str(case.input)
+"""
+
+ONE_CASE = '{"id": "a", "input": "1", "target": "1"}\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a process halts: at its next call of this step. `after`: when it was applied and answered something."""
+
+    when: Literal["before", "after"]
+    step: str
+
+    def __str__(self) -> str:
+        """As the tests are named by it."""
+        return f"{self.when} {self.step}"
+
+
+class Fragile:
+    """A process's bus; see the module's text. `decided`: what it was answered."""
+
+    def __init__(self, bus: Bus, moments: Sequence[Moment]) -> None:
+        """The process halts at each of the moments in turn."""
+        self._bus, self._moments = bus, list(moments)
+        self._gone = False
+        self._going = asyncio.Event()
+        self._going.set()
+        self.halted = asyncio.Event()
+        self.decided: list[Decision] = []
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the bus has under this name
+        """The bus's own attribute; a call of it may be the last."""
+        attribute = getattr(self._bus, name)
+        if not inspect.iscoroutinefunction(attribute):
+            return attribute
+
+        async def call(*args: object, **named: object) -> object:
+            await self._pass(Moment("before", name))
+            answer = await attribute(*args, **named)
+            if isinstance(answer, Decision):
+                self.decided.append(answer)
+            if answer:
+                await self._pass(Moment("after", name))
+            await self._pass(None)
+            return answer
+
+        return call
+
+    async def _pass(self, moment: Moment | None) -> None:
+        if self._moments and self._moments[0] == moment:
+            self._moments.pop(0)
+            self._going.clear()
+            self.halted.set()
+        await self._going.wait()
+        if self._gone:
+            raise ServerUnreachable("the process is gone")
+
+    async def aclose(self) -> None:
+        """What the kernel does for a process that has ended: its connections are closed."""
+        await self._bus.aclose()
+
+    def resume(self) -> None:
+        """It had only stalled."""
+        self.halted.clear()
+        self._going.set()
+
+    def bury(self) -> None:
+        """Let the calls of a dead process end, when the test is over."""
+        self._gone = True
+        self._going.set()
+
+
+class Place(Protocol):
+    """Where a batch is: on a server or in memory."""
+
+    def bus(self) -> Bus:
+        """A bus for one process."""
+
+    async def lose_group(self, group: Group) -> None:
+        """The group is destroyed and made anew behind all that was written."""
+
+
+class InMemory:
+    """A world in this process."""
+
+    def __init__(self) -> None:
+        self.world = MemoryWorld(SystemRuntime())
+
+    def bus(self) -> Bus:
+        return MemoryBus(self.world, SystemRuntime())
+
+    async def lose_group(self, group: Group) -> None:
+        self.world.batches[BATCH].streams[group].lose_group(at_end=True)
+
+
+class OnServer:
+    """A server of the test's."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def bus(self) -> RedisBus:
+        return RedisBus(FixedDoor(self.target.address()), SystemRuntime())
+
+    async def lose_group(self, group: Group) -> None:
+        wire = await Wire.open(self.target.address())
+        stream = BatchKeys(Plane.LIVE, BATCH).stream(group.stream)
+        await wire.call("XGROUP", "DESTROY", stream, group)
+        await wire.call("XGROUP", "CREATE", stream, group, "$")
+        wire.close()
+
+
+class AnotherJudge(Catalogue):
+    """A scorer that judges otherwise than the batch was bound to: another release, another model behind an alias."""
+
+    def of(self, batch: BatchId) -> Served:
+        """The batch, with another judge."""
+        return replace(super().of(batch), judge="another judge")
+
+
+@dataclass(slots=True)
+class Process:
+    """One role, running."""
+
+    bus: Fragile
+    role: Planner | Consumer
+    task: asyncio.Task[None]
+
+    async def halted(self) -> None:
+        """Wait until it has come to its moment."""
+        await soon(self.bus.halted.wait())
+
+    async def stopped(self) -> None:
+        """Tell it to stop, and wait until it has."""
+        self.role.stop()
+        await soon(self.task)
+
+
+@dataclass(slots=True)
+class Stage:
+    """One batch, and the processes that work on it."""
+
+    place: Place
+    root: Path
+    bus: Bus = field(init=False)
+    suite: Suite = field(init=False)
+    processes: list[Process] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """The test's own bus, to look."""
+        self.bus = self.place.bus()
+
+    async def declare(self, toml: str = SUITE, **files: str) -> None:
+        """Make the suite, and declare its batch."""
+        self.suite = make_suite(self.root / "suite", toml, **{"agent_DOT_py": SOLVER, **files})
+        decision = await self.bus.create(spec_of(self.suite, BATCH))
+        assert decision.applied, decision
+
+    # --- processes -----------------------------------------------------------------------------------------
+
+    def planner(self, *moments: Moment) -> Process:
+        """Start a planner."""
+        bus = Fragile(self.place.bus(), moments)
+        name = ConsumerId(f"p{len(self.processes)}")
+        return self._start(bus, Planner(cast("Bus", bus), SystemRuntime(), name, self._catalogue(bus, Catalogue)))
+
+    def worker(self, *moments: Moment, name: str = "") -> Process:
+        """Start a worker."""
+        return self._consumer(Group.WORKER, Worker, Catalogue, name, moments)
+
+    def scorer(self, *moments: Moment, catalogue: type[Catalogue] = Catalogue, name: str = "") -> Process:
+        """Start a scorer."""
+        return self._consumer(Group.SCORER, ScorerRole, catalogue, name, moments)
+
+    def _consumer(
+        self,
+        group: Group,
+        handler: type[Worker | ScorerRole],
+        catalogue: type[Catalogue],
+        name: str,
+        moments: Sequence[Moment],
+    ) -> Process:
+        fragile = Fragile(self.place.bus(), moments)
+        bus, runtime, consumer = cast("Bus", fragile), SystemRuntime(), ConsumerId(name or f"c{len(self.processes)}")
+        made = handler(bus, runtime, consumer, self.root / "work" / consumer)
+        role = Consumer(bus, runtime, group, consumer, self._catalogue(fragile, catalogue), made)
+        return self._start(fragile, role)
+
+    def _catalogue(self, bus: Fragile, kind: type[Catalogue]) -> Catalogue:
+        return kind(cast("Bus", bus), self.suite, BATCH)
+
+    def _start(self, bus: Fragile, role: Planner | Consumer) -> Process:
+        process = Process(bus, role, asyncio.create_task(role.run()))
+        self.processes.append(process)
+        return process
+
+    # --- what came of it -----------------------------------------------------------------------------------
+
+    async def until(self, condition: Callable[[Counters], bool]) -> Counters:
+        """The batch's counters as soon as they are so; fails when a role fails first."""
+        async with asyncio.timeout(10):
+            while not condition(counters := await self.bus.counters(BATCH)):
+                for process in self.processes:
+                    if process.task.done():
+                        process.task.result()
+                await asyncio.sleep(0.005)
+        return counters
+
+    async def closed(self) -> Counters:
+        """The counters of the batch when it has closed, every run accounted for."""
+        counters = await self.until(lambda now: now.status.ended)
+        assert counters.scored + counters.holes == counters.intended
+        assert sum(counters.bins.values()) == counters.scored
+        assert counters.in_flight == 0
+        return counters
+
+    async def row(self, run: RunId) -> RunRow:
+        """One run."""
+        (row,) = await self.bus.rows(BATCH, [run])
+        return row
+
+    async def kinds(self, run: RunId) -> list[str]:
+        """What a run's transcript says, in short."""
+        events = await self.bus.transcript(BATCH, run)
+        return [event.payload.split('"')[3] for event in events]
+
+    async def aclose(self) -> None:
+        """End everything, the dead too."""
+        for process in self.processes:
+            process.bus.bury()
+            process.task.cancel()
+        await asyncio.gather(*(process.task for process in self.processes), return_exceptions=True)
+        for bus in (self.bus, *(process.bus for process in self.processes)):
+            await bus.aclose()
+
+
+@pytest.fixture(params=["memory", "server"])
+async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+    """Nothing declared yet, in either place."""
+    place: Place = InMemory() if request.param == "memory" else OnServer(request.getfixturevalue("server"))
+    one = Stage(place, tmp_path)
+    yield one
+    await one.aclose()
+
+
+BOTH_SCORED = {"pass": 1, "fail": 1}
+
+
+# --- nobody dies ------------------------------------------------------------------------------------------
+
+
+async def test_a_batch_closes_over_all_its_runs(stage: Stage) -> None:
+    """Each run is claimed, sealed and scored once, and the number is over both."""
+    await stage.declare()
+    stage.planner()
+    stage.worker()
+    stage.scorer()
+    counters = await stage.closed()
+    assert (counters.status, counters.bins, counters.refusals) == (BatchStatus.CLOSED, BOTH_SCORED, {})
+    for run, verdict in ((A, "pass"), (B, "fail")):
+        row = await stage.row(run)
+        assert (row.state, row.bin, row.gen, row.attempts, row.epoch) == (RunState.SCORED, verdict, 1, 1, 1)
+        assert await stage.kinds(run) == ["note", "answer"]
+
+
+async def test_every_role_of_a_batch_that_was_asked_for_ends_with_it(stage: Stage) -> None:
+    """Nobody has to stop them."""
+    await stage.declare()
+    processes = [stage.planner(), stage.worker(), stage.scorer()]
+    await stage.closed()
+    await soon(asyncio.gather(*(process.task for process in processes)))
+
+
+async def test_two_planners_admit_each_run_once(stage: Stage) -> None:
+    """They wake up together all the time, and there is room for two runs only."""
+    cases = "".join(f'{{"id": "c{n}", "input": "1", "target": "1"}}\n' for n in range(8))
+    await stage.declare("bound = 2\n" + SUITE, cases_DOT_jsonl=cases)
+    stage.planner()
+    stage.planner()
+    stage.worker()
+    stage.worker()
+    stage.scorer()
+    counters = await stage.closed()
+    assert counters.bins == {"pass": 8, "fail": 0}
+    assert [row.attempts for row in await stage.bus.rows(BATCH, await stage.bus.run_ids(BATCH))] == [1] * 8
+
+
+# --- deaths -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("moment", "attempts"),
+    [
+        (Moment("before", "claim"), 1),
+        (Moment("after", "claim"), 2),
+        (Moment("before", "append"), 2),
+        (Moment("after", "append"), 2),
+        (Moment("before", "seal"), 2),
+        (Moment("after", "seal"), 1),
+    ],
+    ids=str,
+)
+async def test_a_worker_that_dies_is_replaced_and_its_run_is_scored_once(
+    stage: Stage, moment: Moment, attempts: int
+) -> None:
+    """Whatever it had committed is the prefix that its successor goes on from; what it had not is done again."""
+    await stage.declare()
+    stage.planner()
+    stage.scorer()
+    await stage.worker(moment, name="dying").halted()
+    stage.worker(name="successor")
+    counters = await stage.closed()
+    assert (counters.status, counters.bins) == (BatchStatus.CLOSED, BOTH_SCORED)
+    row = await stage.row(A)
+    assert (row.attempts, row.gen) == (attempts, attempts)
+    assert await stage.kinds(A) == await stage.kinds(B) == ["note", "answer"]
+
+
+@pytest.mark.parametrize(
+    ("moment", "epoch"),
+    [
+        (Moment("before", "score_claim"), 1),
+        (Moment("after", "score_claim"), 2),
+        (Moment("before", "score"), 2),
+        (Moment("after", "score"), 1),
+    ],
+    ids=str,
+)
+async def test_a_scorer_that_dies_is_replaced_and_its_run_is_scored_once(
+    stage: Stage, moment: Moment, epoch: int
+) -> None:
+    """A verdict that was signed stands though its scorer never heard so; any other is judged anew, in a new epoch."""
+    await stage.declare()
+    stage.planner()
+    stage.worker()
+    dying = stage.scorer(moment)
+    await dying.halted()
+    stage.scorer()
+    counters = await stage.closed()
+    assert (counters.status, counters.bins) == (BatchStatus.CLOSED, BOTH_SCORED)
+    rows = await stage.bus.rows(BATCH, [A, B])
+    assert sorted(row.epoch for row in rows) == sorted([1, epoch])
+
+
+async def test_a_planner_that_dies_with_wake_ups_in_hand_holds_nothing_up(stage: Stage) -> None:
+    """It was told that a place is free and never said so to anyone. The next one reads the counters, not its mail."""
+    await stage.declare("bound = 1\n" + SUITE)
+    stage.worker()
+    stage.scorer()
+    await stage.planner(Moment("after", "read")).halted()
+    assert (await stage.bus.counters(BATCH)).admitted == 1
+    stage.planner()
+    counters = await stage.closed()
+    assert counters.bins == BOTH_SCORED
+
+
+async def test_a_run_that_nobody_survives_ends_as_poison(stage: Stage) -> None:
+    """Two may die of it; the third is told."""
+    await stage.declare(cases_DOT_jsonl=ONE_CASE)
+    stage.planner()
+    stage.scorer()
+    for _ in range(2):
+        await stage.worker(Moment("after", "claim")).halted()
+    stage.worker()
+    counters = await stage.closed()
+    assert (counters.status, counters.hole_reasons) == (BatchStatus.INCONCLUSIVE, {"poison": 1})
+
+
+async def test_a_run_that_no_scorer_survives_ends_as_judge_failed(stage: Stage) -> None:
+    """Likewise; but then the candidate has done its part, and the hole says so."""
+    await stage.declare(cases_DOT_jsonl=ONE_CASE)
+    stage.planner()
+    stage.worker()
+    for _ in range(2):
+        await stage.scorer(Moment("after", "score_claim")).halted()
+    stage.scorer()
+    counters = await stage.closed()
+    assert counters.hole_reasons == {"judge_failed": 1}
+
+
+# --- stalls and stops -------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_stalled_beyond_its_lease_is_refused_and_its_successor_seals(stage: Stage) -> None:
+    """Both have an answer for the same run. The late one speaks first, and is not heard."""
+    await stage.declare(cases_DOT_jsonl=ONE_CASE)
+    stage.planner()
+    stage.scorer()
+    late = stage.worker(Moment("before", "seal"), Moment("after", "seal"), name="late")
+    await late.halted()
+    successor = stage.worker(Moment("before", "seal"), name="successor")
+    await successor.halted()
+    late.bus.resume()
+    await late.halted()
+    assert str(late.bus.decided[-1]) == "reject stale_gen (transcript.append)"
+    successor.bus.resume()
+    counters = await stage.closed()
+    assert counters.bins == {"pass": 1, "fail": 0}
+    row = await stage.row(A)
+    assert (row.gen, row.attempts) == (2, 2)
+    assert [event.gen for event in await stage.bus.transcript(BATCH, A)] == [1, 2]
+
+
+async def test_a_scorer_that_stalled_beyond_its_lease_is_refused_and_its_successors_verdict_stands(
+    stage: Stage,
+) -> None:
+    """It judged as another release of the judge would have; the verdict that counts is signed in the next epoch."""
+    await stage.declare(cases_DOT_jsonl=ONE_CASE)
+    stage.planner()
+    stage.worker()
+    late = stage.scorer(Moment("before", "score"), Moment("after", "score"), catalogue=AnotherJudge)
+    await late.halted()
+    stage.scorer(name="successor")
+    counters = await stage.closed()
+    late.bus.resume()
+    await late.halted()
+    assert str(late.bus.decided[-1]) == "reject stale_lease (run.score)"
+    row = await stage.row(A)
+    assert (row.bin, row.epoch, row.consumer) == ("pass", 2, "successor")
+    assert (await stage.bus.counters(BATCH)).snapshot_id == counters.snapshot_id
+
+
+async def test_a_worker_that_is_stopped_hands_its_run_back_and_no_attempt_is_counted(stage: Stage) -> None:
+    """Stopped as often as the run may be delivered, it is not poison; and nobody waits for the lease to run out."""
+    waiting = "import asyncio\nasync def solve(case, run):\n    await asyncio.sleep(0 if run.gen == 4 else 3600)\n"
+    await stage.declare(
+        SUITE.replace("300ms", "1h"), cases_DOT_jsonl=ONE_CASE, agent_DOT_py=waiting + "    return case.input\n"
+    )
+    stage.planner()
+    stage.scorer()
+    for _ in range(3):
+        worker = stage.worker()
+        await stage.until(lambda now: now.running == 1)
+        await worker.stopped()
+        assert (await stage.row(A)).state is RunState.QUEUED
+    stage.worker()
+    counters = await stage.closed()
+    assert counters.bins == {"pass": 1, "fail": 0}
+    row = await stage.row(A)
+    assert (row.gen, row.attempts) == (4, 1)
+
+
+async def test_a_scorer_that_is_stopped_hands_its_run_back_and_no_attempt_is_counted(stage: Stage) -> None:
+    """Likewise."""
+    judging = (
+        "import asyncio\nfrom pathlib import Path\n\n"
+        "async def score(case, sealed):\n"
+        "    while not Path(__file__).with_name('go.log').exists():\n        await asyncio.sleep(0.005)\n"
+        "    return True\n"
+    )
+    toml = SUITE.replace("300ms", "1h").replace('kind = "exact"', 'kind = "python"\npython = "judge.py:score"')
+    await stage.declare('ignore = ["*.log"]\n' + toml, cases_DOT_jsonl=ONE_CASE, judge_DOT_py=judging)
+    stage.planner()
+    stage.worker()
+    for _ in range(3):
+        scorer = stage.scorer()
+        await stage.until(lambda now: now.scoring == 1)
+        await scorer.stopped()
+        assert (await stage.row(A)).state is RunState.SEALED
+    (stage.root / "suite" / "go.log").touch()
+    stage.scorer()
+    await stage.closed()
+    row = await stage.row(A)
+    assert (row.bin, row.epoch, row.score_attempts) == ("pass", 4, 1)
+
+
+# --- ends that are no score -------------------------------------------------------------------------------
+
+
+async def test_a_solver_that_raises_is_a_named_hole_and_is_not_asked_again(stage: Stage) -> None:
+    """It is a finding about the candidate, whoever runs it."""
+    raising = (
+        "def solve(case, run):\n    if case.id == 'b':\n        raise ValueError('no idea')\n    return case.input\n"
+    )
+    await stage.declare(agent_DOT_py=raising)
+    stage.planner()
+    stage.worker()
+    stage.scorer()
+    counters = await stage.closed()
+    assert (counters.bins, counters.hole_reasons) == ({"pass": 1, "fail": 0}, {"solver_error": 1})
+    row = await stage.row(B)
+    assert row.attempts == 1
+    assert "no idea" in row.detail
+
+
+async def test_a_scorer_that_raises_is_a_named_hole_and_neither_pass_nor_fail(stage: Stage) -> None:
+    """The candidate is not to blame, and must not profit."""
+    raising = (
+        "def score(case, sealed):\n    if case.id == 'b':\n        raise ValueError('no rubric')\n    return True\n"
+    )
+    toml = SUITE.replace('kind = "exact"', 'kind = "python"\npython = "judge.py:score"')
+    await stage.declare(toml, judge_DOT_py=raising)
+    stage.planner()
+    stage.worker()
+    stage.scorer()
+    counters = await stage.closed()
+    assert (counters.bins, counters.hole_reasons) == ({"pass": 1, "fail": 0}, {"scorer_error": 1})
+
+
+# --- another judge ----------------------------------------------------------------------------------------
+
+
+def judged(policy: str) -> str:
+    """The suite under a policy of the judge's fence."""
+    return SUITE + f'[judge]\npolicy = "{policy}"\nreplay_budget = 1\n'
+
+
+async def test_another_judge_is_a_hole_by_default(stage: Stage) -> None:
+    """A row must not say something about a pair that nobody chose."""
+    await stage.declare(judged("reject"), cases_DOT_jsonl=ONE_CASE)
+    stage.planner()
+    stage.worker()
+    stage.scorer(catalogue=AnotherJudge)
+    counters = await stage.closed()
+    assert counters.hole_reasons == {"judge_mismatch": 1}
+
+
+async def test_under_review_a_score_by_another_judge_waits_for_a_person(stage: Stage) -> None:
+    """Who accepts the judge by name; then the same scorer's verdict counts, under the new binding."""
+    await stage.declare(judged("review"), cases_DOT_jsonl=ONE_CASE)
+    stage.planner()
+    stage.worker()
+    stage.scorer(catalogue=AnotherJudge)
+    await stage.until(lambda now: now.review == 1)
+    assert await stage.bus.parked(BATCH) == [A]
+    decision = await stage.bus.rebind(BATCH, A, 1, stage.suite.candidate, "another judge")
+    assert decision.applied, decision
+    counters = await stage.closed()
+    assert (counters.bins, counters.review) == ({"pass": 1, "fail": 0}, 0)
+    assert (await stage.row(A)).judge_epoch == 2
+
+
+async def test_under_replay_the_planner_binds_the_score_anew(stage: Stage) -> None:
+    """The judge that was meant is asked once more; the other one was on its way out."""
+    await stage.declare(judged("replay"), cases_DOT_jsonl=ONE_CASE)
+    stage.planner()
+    stage.worker()
+    await stage.scorer(Moment("after", "score"), catalogue=AnotherJudge).halted()
+    stage.scorer()
+    counters = await stage.closed()
+    assert counters.bins == {"pass": 1, "fail": 0}
+    assert counters.refusals == {"judge_mismatch": 1}
+    assert (await stage.row(A)).judge_epoch == 2
+
+
+# --- what got lost ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [Group.WORKER, Group.SCORER])
+async def test_a_lost_group_is_found_by_the_planner(stage: Stage, group: Group) -> None:
+    """Somebody made it anew behind the messages: nobody would ever be given them. The rows know which they were."""
+    await stage.declare()
+    stage.planner()
+    if group is Group.SCORER:
+        stage.worker()
+        await stage.until(lambda now: now.sealed == 2)
+    else:
+        await stage.until(lambda now: now.admitted == 2)
+    await stage.place.lose_group(group)
+    stage.worker()
+    stage.scorer()
+    counters = await stage.closed()
+    assert counters.bins == BOTH_SCORED

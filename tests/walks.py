@@ -1,0 +1,137 @@
+"""Every script once, each applied: for tests that ask the same of all of them.
+
+    async for step in steps(batch):          the pipeline's joint steps, on a batch that was opened with SPEC
+        await step.send()                    its one script call; the walk goes on from what was answered
+    for session in grants(fence):            sessions of a fence that between them commit each of its operations
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from bus.chain import EMPTY_HEAD
+from bus.contract import CONTRACT
+from bus.fences.admission import Admission
+from bus.fences.fence import Channel
+from bus.port import Entry, Group, Held, Judgement, Ref
+from bus.types import BatchId, Decision, Gen, LeaseId, Verb
+from tests.batches import S1, W1, Batch
+from tests.both import shortest_sessions
+from tests.driver import Session
+from workers.runtime import SystemRuntime
+
+__all__ = ["SPEC", "Step", "grants", "steps"]
+
+SPEC: Mapping[str, object] = {"runs": 7, "judge_policy": "review"}
+
+ADMITTED = 6  # of the runs; the last one is never admitted
+
+
+@dataclass(slots=True)
+class Step:
+    """One call of one script."""
+
+    script: str
+    call: Callable[[], Awaitable[object]]
+    expected: str = "commit"
+    answer: object = None
+
+    async def send(self) -> None:
+        """Call the script, and insist on its answer. Raises what the bus raises; then nothing was answered."""
+        self.answer = await self.call()
+        if isinstance(self.answer, Decision):
+            said = " ".join(word for word in (self.answer.verb, self.answer.reason) if word)
+            assert said == self.expected, f"{self.script}: {self.answer}"
+
+    @property
+    def answered(self) -> Mapping[str, object]:
+        """The fields of the answer."""
+        assert isinstance(self.answer, Decision)
+        return self.answer.answer
+
+
+def grants(fence: str) -> list[Session]:
+    """For each operation of a fence, the shortest session that commits it."""
+    found = shortest_sessions(fence)
+    return [found[f"{op} {Verb.COMMIT.value}"] for op in CONTRACT[fence].ops]
+
+
+async def steps(batch: Batch) -> AsyncIterator[Step]:
+    """Every script of `lua/run`, in an order in which each has something to do. Whoever takes a step sends it."""
+    bus, name, runs = batch.bus, batch.name, batch.runs
+    yield Step("run.admit", partial(batch.admit, ADMITTED))
+
+    # c0 is handed back, and comes again behind the others; c1 is a hole; the message of c2 is lost, and sent anew
+    entry = await batch.delivered()
+    yield (claim := Step("run.claim", partial(bus.claim, entry, LeaseId("w0"), W1)))
+    yield Step("run.yield", partial(bus.give_back, _ref(entry, claim)))
+    entry = await batch.delivered()
+    yield (claim := Step("run.claim", partial(bus.claim, entry, LeaseId("w1"), W1)))
+    yield Step("run.hole", partial(bus.hole, _ref(entry, claim), "solver_error", "boom"))
+    lost = await batch.delivered()
+    await batch.wire.call("XDEL", batch.keys.stream("runs"), lost.id)
+    [empty] = await bus.own_pending(Group.WORKER, W1, [name], 10)
+    yield Step("run.bury", partial(bus.dead_letter, empty, W1, "unreadable"))
+    yield Step("run.requeue", partial(bus.requeue, name, Group.WORKER, lost.run, lost.id))
+
+    # c3, c4, c5, c0, c2: held, and sealed; the first without a workspace
+    for number in range(ADMITTED - 1):
+        entry = await batch.delivered()
+        yield (claim := Step("run.claim", partial(bus.claim, entry, LeaseId(f"w{number}+"), W1)))
+        ref = _ref(entry, claim)
+        yield Step("run.heartbeat", partial(bus.heartbeat, Group.WORKER, W1, Held((ref,), (entry,))))
+        yield (append := Step("run.append", partial(bus.append, ref, EMPTY_HEAD, 1, ["{}", "[]"])))
+        head, tree = append.answered["head"], "tree" if number else ""
+        yield Step("run.seal", partial(bus.seal, ref, head, 3, "answer", tree, tree and "artifact"))
+
+    # the first score is handed back, and comes behind the others; the second is a hole
+    entry = await batch.delivered(S1, Group.SCORER)
+    yield (claim := Step("run.score_claim", partial(bus.score_claim, entry, LeaseId("s0"), S1)))
+    yield Step("run.score_yield", partial(bus.score_give_back, _ref(entry, claim)))
+    entry = await batch.delivered(S1, Group.SCORER)
+    yield (claim := Step("run.score_claim", partial(bus.score_claim, entry, LeaseId("s1"), S1)))
+    yield Step("run.score_hole", partial(bus.score_hole, _ref(entry, claim), "scorer_error", "boom"))
+
+    # the third is judged by somebody else and parked, until it is bound to that one
+    entry = await batch.delivered(S1, Group.SCORER)
+    yield (claim := Step("run.score_claim", partial(bus.score_claim, entry, LeaseId("s2"), S1)))
+    other = replace(_judgement(claim), judge="another")
+    yield Step("run.score", partial(bus.score, _ref(entry, claim), other), "in_doubt judge_mismatch")
+    yield Step("run.rebind", partial(bus.rebind, name, entry.run, 1, "candidate", "another"))
+    for number in range(ADMITTED - 2):
+        entry = await batch.delivered(S1, Group.SCORER)
+        yield (claim := Step("run.score_claim", partial(bus.score_claim, entry, LeaseId(f"s{number}+"), S1)))
+        yield Step("run.score", partial(bus.score, _ref(entry, claim), _judgement(claim)))
+
+    yield Step("run.abandon", partial(bus.abandon, name, ADMITTED, runs[ADMITTED:], "budget"))
+    yield Step("run.close", partial(bus.close, name, "snapshot", ADMITTED - 2))
+
+    # a place that expires, in a batch of its own
+    declared = replace(batch.spec, batch=BatchId("swept"))
+    swept = replace(batch, spec=declared, keys=bus.keys(declared.batch))
+    yield Step("run.create", partial(bus.create, declared))
+    yield Step("run.admit", partial(swept.admit, 1))
+    place = {"run": runs[0], "step": runs[0], "lease": (await swept.row(runs[0]))["place"]}
+    await batch.wire.call("HSET", swept.keys.batch_row, "clock", 1_000)
+    fence = Admission(Channel(bus.link, swept.keys, SystemRuntime()))
+    yield Step("admission.expire", partial(fence.send, "expire", place))
+    await batch.wire.call("HSET", swept.keys.batch_row, "clock", 1_000 + declared.reclaim_ms)
+    yield Step("run.sweep", partial(bus.sweep, declared.batch, 50))
+
+
+def _ref(entry: Entry, claim: Step) -> Ref:
+    """What a claim's call granted."""
+    answer = claim.answered
+    call = claim.call
+    assert isinstance(call, partial)
+    gen = answer["gen"] if "gen" in answer else answer["epoch"]
+    assert isinstance(gen, int)
+    return Ref(entry.batch, entry.run, call.args[1], Gen(gen))
+
+
+def _judgement(claim: Step) -> Judgement:
+    """What a scorer signs that has judged as it was told."""
+    told = claim.answered
+    return Judgement(told["head"], "", told["candidate"], told["judge"], told["judge_epoch"], "pass", "1")
