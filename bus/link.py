@@ -19,6 +19,7 @@ import structlog
 import tenacity
 
 from bus.errors import ReplyError, ServerUnreachable
+from bus.info import parse_info
 from bus.port import Runtime
 from bus.scripts import Script, call, load_missing
 from bus.types import Decision
@@ -27,6 +28,9 @@ from bus.wire import SILENCE, Address, Reply, Wire
 __all__ = ["Door", "Link"]
 
 T = TypeVar("T")
+
+Arguments = Mapping[str, object] | Callable[[str], Mapping[str, object]]
+"""A script's arguments, or how to make them for the server that they are sent to, by its run id."""
 
 log = structlog.get_logger("evalbus.link")
 
@@ -89,16 +93,17 @@ class Link:
         self.opened = 0
         self.grace_until = float("-inf")
 
-    async def run(self, script: Script, keys: Mapping[str, object], argv: Mapping[str, object]) -> Decision:
+    async def run(self, script: Script, keys: Mapping[str, object], argv: Arguments) -> Decision:
         """Call a script that answers one decision; again until it answers."""
         decision = await self.run_many(script, keys, argv)
         return decision[0]
 
-    async def run_many(self, script: Script, keys: Mapping[str, object], argv: Mapping[str, object]) -> list[Decision]:
+    async def run_many(self, script: Script, keys: Mapping[str, object], argv: Arguments) -> list[Decision]:
         """Call a script that answers a decision for each item."""
 
         async def once() -> list[Decision]:
-            answer = await call(await self.wire(), script, keys, argv)
+            wire = await self.wire()
+            answer = await call(wire, script, keys, argv(wire.server) if callable(argv) else argv)
             return answer if isinstance(answer, list) else [answer]
 
         return await self._insist(once)
@@ -139,9 +144,11 @@ class Link:
                     wire = await Wire.open(self._door.address(), silence=self._silence)
                     try:
                         await load_missing(wire, self._scripts)
+                        facts = parse_info(await wire.call("INFO", "server"))
                     except BaseException:
                         wire.close()
                         raise
+                    wire.server = facts.get("run_id", "")
                     self._wire = wire
                 except ServerUnreachable as error:
                     self._failed = error

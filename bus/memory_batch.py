@@ -49,6 +49,8 @@ class Life:
     """Who claimed it last."""
     attempts: int = 0
     score_attempts: int = 0
+    hand_backs: int = 0
+    score_hand_backs: int = 0
     scorer_lease: str = ""
     ended: dict[str, str] = field(default_factory=dict)
     """Lease → the step that ended it: its resend is a duplicate, also when the run has moved on."""

@@ -31,6 +31,7 @@ __all__ = ["MemoryBus", "MemoryWorld"]
 
 _AT_ONCE = 100  # as the scripts: runs admitted, events appended in one step
 _SWEPT_AT_ONCE = 50  # likewise
+_FREE_HAND_BACKS = 20  # as the scripts: further ones are taken for deaths
 
 
 class MemoryBus(MemoryReader):
@@ -381,9 +382,11 @@ class MemoryBus(MemoryReader):
         if not at.holder_is_live(ref.run, ref.lease_id, ref.gen):
             return command.refused("stale_lease")
         command.step(at.transcript, "fence", run=ref.run, gen=ref.gen)
-        self._emit_anew(command, Group.WORKER, ref.run)
+        life.hand_backs += 1
+        if life.hand_backs <= _FREE_HAND_BACKS:
+            self._emit_anew(command, Group.WORKER, ref.run)
+            life.attempts -= 1
         life.ended[ref.lease_id] = "yield"
-        life.attempts -= 1  # a hand-back never makes a run poison
         life.state = RunState.QUEUED
         return command.done()
 
@@ -506,10 +509,12 @@ class MemoryBus(MemoryReader):
             return command.again()
         if not at.scorer_is_live(ref.run, ref.lease_id, ref.gen):
             return command.refused("stale_lease")
-        self._emit_anew(command, Group.SCORER, ref.run)
+        life.score_hand_backs += 1
+        if life.score_hand_backs <= _FREE_HAND_BACKS:
+            self._emit_anew(command, Group.SCORER, ref.run)
+            life.score_attempts -= 1
         life.ended[ref.lease_id] = "score_yield"
         life.scorer_lease, life.state = "", RunState.SEALED
-        life.score_attempts -= 1
         return command.done()
 
     async def score_hole(self, ref: Ref, why: str, detail: str) -> Decision:

@@ -119,11 +119,27 @@ class RedisBus:
         keys = {key.removesuffix("…"): scope[key.removesuffix("…")] for key in target.keys}
         if run is not None:
             fields["run"] = run
-        argv = {"envelope": self._envelope(batch, **fields), **(extra_argv or {})}
+
+        def argv(server: str) -> Mapping[str, object]:
+            return {"envelope": self._envelope(batch, server=server or None, **fields), **(extra_argv or {})}
+
         decision = await self._link.run(target, keys, argv)
+        if decision.reason == "server_changed" and await self._restarted(batch):
+            decision = await self._link.run(target, keys, argv)
         if decision.verb is not Verb.COMMIT:
             log.info("step.not_committed", step=name, batch=batch, run=run, decision=str(decision))
         return decision
+
+    async def _restarted(self, batch: BatchId) -> bool:
+        """Another life of the server: void what the last one granted, in case that it lost what it had answered."""
+        target, keys = script("run.restarted"), self.keys(batch)
+        decision = await self._link.run(
+            target,
+            {"batch": keys.batch_row, "history": keys.history},
+            lambda server: {"envelope": self._envelope(batch, server=server)},
+        )
+        log.warning("server.changed", batch=batch, decision=str(decision), floor=decision.answer.get("floor"))
+        return decision.applied
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -504,13 +520,23 @@ class RedisBus:
             "stream": keys.stream(group.stream),
             "rows": [keys.run(ref.run) for ref in leases],
         }
-        envelope = self._envelope(batch, group=group.value, consumer=consumer, leases=len(leases), entries=len(entries))
         items = [part for ref in leases for part in (ref.run, ref.lease_id, str(ref.gen))]
-        decisions = await self._link.run_many(
-            target,
-            {key.removesuffix("…"): scope[key.removesuffix("…")] for key in target.keys},
-            {"envelope": envelope, "items": [*items, *entries]},
-        )
+        named = {key.removesuffix("…"): scope[key.removesuffix("…")] for key in target.keys}
+
+        def argv(server: str) -> Mapping[str, object]:
+            envelope = self._envelope(
+                batch,
+                server=server or None,
+                group=group.value,
+                consumer=consumer,
+                leases=len(leases),
+                entries=len(entries),
+            )
+            return {"envelope": envelope, "items": [*items, *entries]}
+
+        decisions = await self._link.run_many(target, named, argv)
+        if decisions and decisions[0].reason == "server_changed" and await self._restarted(batch):
+            decisions = await self._link.run_many(target, named, argv)
         return dict(zip(leases, decisions, strict=True))
 
     async def append(self, ref: Ref, parent: Digest, seq: int, payloads: Sequence[str]) -> Decision:

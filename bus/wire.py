@@ -12,8 +12,10 @@ Nothing is ever sent twice from here. A lost connection fails every waiter with 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -117,10 +119,13 @@ class Wire:
         self._waiting = waiting
         self._loop = asyncio.get_running_loop()
         self._buffer: list[bytes] = []
+        self.server = ""
+        """The run id of the server at the other end, once somebody has asked; another one after each restart."""
         self.loads: Counter[str] = Counter()
         """How often each script's text was sent on this connection; see `bus.scripts`."""
         self._silence = silence
         self._watch = self._loop.call_later(silence, self._look_for_silence)
+        _wires.add(self)
 
     @classmethod
     async def open(cls, address: Address, *, silence: float = SILENCE) -> Wire:
@@ -208,3 +213,26 @@ class Wire:
         """Close at once; whatever was in flight has an unknown outcome."""
         self._watch.cancel()
         self._waiting.fail(ServerUnreachable("the connection was closed"))
+
+    def leave_to_parent(self) -> None:
+        """In a process that was forked off: let go of the connection, without a word to the server.
+
+        Its number leads nowhere from now on, rather than to whatever is opened next.
+        """
+        sock = self._transport.get_extra_info("socket")
+        if sock is not None and sock.fileno() >= 0:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, sock.fileno(), inheritable=False)
+            os.close(nowhere)
+
+
+_wires: weakref.WeakSet[Wire] = weakref.WeakSet()
+
+
+def _leave_all_to_parent() -> None:
+    # A fork shares the connections: what the child wrote into one, or only read from it, would be the parent's loss.
+    for wire in list(_wires):
+        wire.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)

@@ -21,6 +21,7 @@ import msgpack
 from bus.chain import EMPTY_HEAD, next_head
 from bus.errors import ReplyError
 from bus.keys import BatchKeys, registry
+from bus.link import Door
 from bus.port import BatchSpec, Entry, Group, Judgement, Ref
 from bus.redis_bus import RedisBus
 from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, Gen, LeaseId, Plane, RunId
@@ -112,9 +113,16 @@ class Batch:
 
     @classmethod
     async def open(
-        cls, address: Address, *, runs: int = 3, through: Address | None = None, name: str = "b", **spec: object
+        cls,
+        address: Address,
+        *,
+        runs: int = 3,
+        through: Address | None = None,
+        door: Door | None = None,
+        name: str = "b",
+        **spec: object,
     ) -> Batch:
-        """Declare a batch. `through`: where the bus connects, when it is not the server itself."""
+        """Declare a batch. `through`, or `door`: where the bus connects, when it is not the server itself."""
         declared = BatchSpec(
             batch=BatchId(name),
             suite="suite",
@@ -129,7 +137,7 @@ class Batch:
             lease_ms=1_000,
         )
         wanted = replace(declared, **spec)  # type: ignore[arg-type]
-        bus = RedisBus(FixedDoor(through or address), SystemRuntime())
+        bus = RedisBus(door or FixedDoor(through or address), SystemRuntime())
         batch = cls(bus, await Wire.open(address), wanted, bus.keys(wanted.batch))
         await bus.create(wanted)
         return batch

@@ -36,7 +36,7 @@ OWN_REASONS = {
     "poison",
     "schema",
     "stale_lease",
-    "still_known",
+    "server_changed", "still_known",
 }
 """What the pipeline refuses for itself; every other reason is a fence's."""
 

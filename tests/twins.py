@@ -48,6 +48,8 @@ class CountedTokens:
         return 0.5
 
 
+_SERVERS_OWN = ("schema", "server")  # what an envelope has only where there is a server to read it
+
 _GROUP_OF = {"run.claim": Group.WORKER, "run.score_claim": Group.SCORER}
 """Whose entry a command names, when it does not say so itself."""
 
@@ -100,7 +102,9 @@ class Names:
     def record(self, entry: Recorded) -> list[object]:
         """An entry of the history."""
         group = _GROUP_OF.get(entry.command) or Group(entry.envelope.get("group", "worker"))
-        envelope = self._renamed({name: value for name, value in entry.envelope.items() if name != "schema"}, group)
+        envelope = self._renamed(
+            {name: value for name, value in entry.envelope.items() if name not in _SERVERS_OWN}, group
+        )
         if entry.command == "run.create":  # the declaration has a digest there, and is at hand here
             envelope = {}
         parts = [self._part(entry, part, group) for part in entry.parts]

@@ -1,8 +1,9 @@
 """Every script once, each applied: for tests that ask the same of all of them.
 
-    async for step in steps(batch):          the pipeline's joint steps, on a batch that was opened with SPEC
-        await step.send()                    its one script call; the walk goes on from what was answered
-    for session in grants(fence):            sessions of a fence that between them commit each of its operations
+async for step in steps(batch):      # the pipeline's joint steps, on a batch that was opened with SPEC
+    await step.send()                # its one script call; the walk goes on from what was answered
+for session in grants(fence):        # sessions of a fence that between them commit each of its operations
+    …
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from bus.chain import EMPTY_HEAD
 from bus.contract import CONTRACT
+from bus.envelopes import encode
 from bus.fences.admission import Admission
 from bus.fences.fence import Channel
 from bus.port import Entry, Group, Held, Judgement, Ref
+from bus.scripts import script
 from bus.types import BatchId, Decision, Gen, LeaseId, Verb
 from tests.batches import S1, W1, Batch
 from tests.both import shortest_sessions
@@ -46,7 +50,7 @@ class Step:
             assert said == self.expected, f"{self.script}: {self.answer}"
 
     @property
-    def answered(self) -> Mapping[str, object]:
+    def answered(self) -> Mapping[str, Any]:
         """The fields of the answer."""
         assert isinstance(self.answer, Decision)
         return self.answer.answer
@@ -108,17 +112,27 @@ async def steps(batch: Batch) -> AsyncIterator[Step]:
     yield Step("run.abandon", partial(bus.abandon, name, ADMITTED, runs[ADMITTED:], "budget"))
     yield Step("run.close", partial(bus.close, name, "snapshot", ADMITTED - 2))
 
-    # a place that expires, in a batch of its own
-    declared = replace(batch.spec, batch=BatchId("swept"))
-    swept = replace(batch, spec=declared, keys=bus.keys(declared.batch))
+    async for step in _of_a_batch_aside(batch):
+        yield step
+
+
+async def _of_a_batch_aside(batch: Batch) -> AsyncIterator[Step]:
+    """A declaration; a place at the desk that expires; and what is told to a batch whose server was restarted."""
+    bus, run = batch.bus, batch.runs[0]
+    declared = replace(batch.spec, batch=BatchId(f"{batch.name}-swept"))
+    keys = bus.keys(declared.batch)
     yield Step("run.create", partial(bus.create, declared))
-    yield Step("run.admit", partial(swept.admit, 1))
-    place = {"run": runs[0], "step": runs[0], "lease": (await swept.row(runs[0]))["place"]}
-    await batch.wire.call("HSET", swept.keys.batch_row, "clock", 1_000)
-    fence = Admission(Channel(bus.link, swept.keys, SystemRuntime()))
+    yield Step("run.admit", partial(replace(batch, spec=declared, keys=keys).admit, 1))
+    lease = await batch.wire.call("HGET", keys.run(run), "place")
+    await batch.wire.call("HSET", keys.batch_row, "clock", 1_000)
+    fence = Admission(Channel(bus.link, keys, SystemRuntime()))
+    place = {"run": run, "step": run, "lease": lease.decode()}
     yield Step("admission.expire", partial(fence.send, "expire", place))
-    await batch.wire.call("HSET", swept.keys.batch_row, "clock", 1_000 + declared.reclaim_ms)
+    await batch.wire.call("HSET", keys.batch_row, "clock", 1_000 + declared.reclaim_ms)
     yield Step("run.sweep", partial(bus.sweep, declared.batch, 50))
+    envelope = {"envelope": encode({"server": "another life"})}
+    places = {"batch": keys.batch_row, "history": keys.history}
+    yield Step("run.restarted", partial(bus.link.run, script("run.restarted"), places, envelope))
 
 
 def _ref(entry: Entry, claim: Step) -> Ref:

@@ -2,25 +2,35 @@
 
 A batch records the digest of its suite directory. A role serves a batch only with a copy of exactly that content: its
 own (`--suite DIR`) or the one at the path that the batch recorded. Anything else is refused in one line, and nothing of
-that batch is taken.
+that batch is taken. Nor is anything before the role is prepared for that suite: code that does not import, or that takes
+its time to, holds no lease meanwhile.
+
+A refusal stands: a batch never changes its digest. It ends the role if that was started for the refused batch
+(`--batch`), or, at the first look, for a suite of which no open batch can be served: waiting would look like work. Later
+it is only logged, once a batch: the one that the role is there for may yet come, or may just have ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
-from bus.errors import EvalbusError, InputError
+from bus.errors import InputError
 from bus.port import BatchInfo, Bus
 from bus.types import BatchId, RunId
+from workers import usercode
 from workers.suite import Suite, load_suite
 
 __all__ = ["Catalogue", "Served"]
 
 log = structlog.get_logger("evalbus.catalogue")
+
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +61,40 @@ class Served:
 
 @dataclass(slots=True)
 class Catalogue:
-    """See the module's text. `only`: serve this batch and end with it. `suite`: the copy to serve with."""
+    """See the module's text. `only`: serve this batch and end with it. `suite`: the copy to serve with.
+
+    `prepare`: what the role does with a suite before it serves it, in a thread; raises InputError when it cannot.
+    """
 
     bus: Bus
     suite: Suite | None = None
     only: BatchId | None = None
+    prepare: Callable[[Suite], None] | None = None
     _served: dict[BatchId, Served] = field(default_factory=dict)
-    _refused: dict[BatchId, str] = field(default_factory=dict)
+    _refused: set[BatchId] = field(default_factory=set)
+    _looked: bool = False
+    _stopped: bool = False
+    _loading: asyncio.Future[object] | None = None
 
     async def open_batches(self) -> list[Served]:
-        """The batches to serve now. Raises InputError when the one that was asked for cannot be served."""
+        """The batches to serve now. Raises InputError when what was asked for cannot be served: see above."""
         names = await self.bus.batches()
         if self.only is not None:
             names = [name for name in names if name == self.only]
-        for name in names:
-            if name not in self._served and name not in self._refused:
-                await self._meet(name)
+        first, self._looked = not self._looked, True
+        refused = await self._meet_all([name for name in names if name not in self._served.keys() | self._refused])
         served = [self._served[name] for name in names if name in self._served]
-        if not served and self._refused and (self.only is not None or self.suite is not None):
-            # Started for a suite whose only batches were made from another state of it: waiting would look like work.
-            raise InputError(next(iter(self._refused.values())))
+        if refused and not served and (self.only is not None or (first and self.suite is not None)):
+            raise InputError(next(iter(refused.values())))
+        for name, why in refused.items():
+            log.error("batch.refused", batch=name, why=why)
         return served
+
+    def stop(self) -> None:
+        """Load no suite any more, nor wait for the one that is being loaded: it may never be."""
+        self._stopped = True
+        if self._loading is not None:
+            self._loading.cancel()
 
     async def ended(self) -> bool:
         """True when the one batch that was asked for has ended."""
@@ -86,32 +109,44 @@ class Catalogue:
         """A batch that is served."""
         return self._served[batch]
 
+    async def _meet_all(self, names: Sequence[BatchId]) -> Mapping[BatchId, str]:
+        """Meet batches that were not met before. Returns why, for those that are refused."""
+        refused: dict[BatchId, str] = {}
+        for name in names:
+            try:
+                await self._meet(name)
+            except InputError as error:
+                self._refused.add(name)
+                refused[name] = str(error)
+        return refused
+
     async def _meet(self, name: BatchId) -> None:
         info = await self.bus.info(name)
         if info is None:
             return
         if self.suite is not None and name != self.only and not self._ours(self.suite, info):
             return  # a batch of another suite is somebody else's
-        try:
-            suite = await self._copy(info)
-            if suite.digest != info.spec.suite_digest:
-                raise InputError(
-                    f"batch {name!r} was made from another state of suite {info.spec.suite!r}: "
-                    f"{info.spec.suite_digest[:12]} there, {suite.digest[:12]} here",
-                    remedy="give an unchanged copy: --suite DIR",
-                )
-        except EvalbusError as error:
-            self._refused[name] = str(error)
-            log.error("batch.refused", batch=name, why=str(error))
+        suite = await self._copy(info)
+        if suite is None:
             return
-        self._served[name] = Served.of(info, suite)
+        if suite.digest != info.spec.suite_digest:
+            raise InputError(
+                f"batch {name!r} was made from another state of suite {info.spec.suite!r}: "
+                f"{info.spec.suite_digest[:12]} there, {suite.digest[:12]} here",
+                remedy="give an unchanged copy: --suite DIR",
+            )
+        if self.prepare is not None:
+            await self._apart(self.prepare, suite)
+        if not self._stopped:
+            self._served[name] = Served.of(info, suite)
 
     @staticmethod
     def _ours(suite: Suite, info: BatchInfo) -> bool:
         """By its name, or by its content: a suite that declares no name is called like the directory of each copy."""
         return suite.name == info.spec.suite or suite.digest == info.spec.suite_digest
 
-    async def _copy(self, info: BatchInfo) -> Suite:
+    async def _copy(self, info: BatchInfo) -> Suite | None:
+        """The copy to serve it with; None when the role was stopped before it was loaded."""
         if self.suite is not None:
             return self.suite
         path = Path(info.spec.suite_path)
@@ -120,4 +155,19 @@ class Catalogue:
                 f"no copy of suite {info.spec.suite!r} on this machine (batch {info.spec.batch!r} was made at {path})",
                 remedy="give one: --suite DIR",
             )
-        return await asyncio.to_thread(load_suite, path)
+        suite = await self._apart(load_suite, path)
+        assert suite is None or isinstance(suite, Suite)
+        return suite
+
+    async def _apart(self, function: Callable[[A], object], argument: A) -> object:
+        """Run the suite's code in a thread, as what is held must be renewed meanwhile; None when the role was stopped."""
+        if self._stopped:
+            return None
+        # A thread that the process does not wait for.
+        loading = self._loading = asyncio.ensure_future(usercode.call(function, argument))
+        try:
+            await asyncio.wait({loading})
+        finally:
+            loading.cancel()
+            self._loading = None
+        return None if loading.cancelled() else loading.result()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Coroutine
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -32,6 +32,23 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"evalbus {version('evalbus')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 server_app = typer.Typer(help="The private server of this directory.", no_args_is_help=True)
 app.add_typer(server_app, name="server")
 
@@ -61,15 +78,11 @@ Artifacts = Annotated[
 ]
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @app.command()
 def run(
     suite: Annotated[Path, typer.Argument(help="Directory with suite.toml or suite.py, or such a file.")],
     workers: Annotated[int | None, typer.Option(min=0, help="Worker processes; default: one a core.")] = None,
-    scorers: Annotated[int, typer.Option(min=0, help="Scorer processes.")] = 2,
+    scorers: Annotated[int | None, typer.Option(min=0, help="Scorer processes; default: 2.")] = None,
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     batch: Annotated[str | None, typer.Option(help="Name; one that exists is resumed. Default: a new one.")] = None,
@@ -81,12 +94,13 @@ def run(
 
     evalbus run examples/repair --workers 4 --json out.json
     """
-    from workers.job import JobOptions, run_job  # noqa: PLC0415 - each command imports what it needs
+    from bus.home import home_directory  # noqa: PLC0415 - each command imports what it needs
+    from workers.job import JobOptions, log_directory, run_job  # noqa: PLC0415
     from workers.outcome import render  # noqa: PLC0415
 
     options = JobOptions(
         suite=suite,
-        workers=_cores() if workers is None else workers,
+        workers=workers,
         scorers=scorers,
         url=url,
         home=home,
@@ -96,8 +110,9 @@ def run(
         artifacts=artifacts,
     )
     _quiet_logs()
-    outcome = _finish(run_job(options))
-    render(outcome, _console())
+    outcome = _guard(lambda: run_job(options))
+    logs = log_directory(home_directory(home), outcome.batch)
+    _guard(lambda: render(outcome, _console(), logs if logs.is_dir() else None))
     raise typer.Exit(outcome.gate.exit_code)
 
 
@@ -118,7 +133,7 @@ def status(
 
     async def look(bus: RedisBus) -> None:
         console = _console()
-        await (show_one(bus, batch, console) if batch else show_all(bus, console))
+        await (show_all(bus, console) if batch is None else show_one(bus, batch, console))
 
     _with_bus(look, url, home, plane)
 
@@ -155,7 +170,7 @@ def gate(
     if json_file is not None:
         text = json.dumps(outcome.as_json(), indent=1, ensure_ascii=False) + "\n"
         _guard(lambda: write_whole(json_file, text))
-    render(outcome, _console())
+    _guard(lambda: render(outcome, _console()))
     raise typer.Exit(outcome.gate.exit_code)
 
 
@@ -203,7 +218,7 @@ def _role(role: str, **options: Any) -> None:  # noqa: ANN401 - typer has checke
             artifacts=text(options.get("artifacts")),
         )
 
-    _finish(run_role(_guard(start)))
+    _guard(lambda: run_role(start()))
 
 
 @app.command()
@@ -309,7 +324,7 @@ def verify(
         return await verify_fences(names, endpoint, seed, json_file)
 
     found = _with_endpoint(play, url, home)
-    show(found, _console())
+    _guard(lambda: show(found, _console()))
     if not found.ok:
         raise typer.Exit(5)
 

@@ -83,13 +83,17 @@ def _said(detail: ErrorDetails) -> str:
     given, limits = detail["input"], detail.get("ctx", {})
     match detail["type"]:
         case "greater_than_equal":
-            return f"must be at least {limits['ge']:g}, it is {given!r}"
+            return f"must be at least {_number(limits['ge'])}, it is {given!r}"
         case "less_than_equal":
-            return f"must be at most {limits['le']:g}, it is {given!r}"
+            return f"must be at most {_number(limits['le'])}, it is {given!r}"
         case kind if kind in _SAID:
             empty = _SAID[kind].endswith("empty")
             return _SAID[kind] if empty else f"{_SAID[kind]}, it is {given!r}"
     return detail["msg"].replace("Input should be", "must be", 1)
+
+
+def _number(limit: float) -> str:
+    return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
 
 
 def _tables() -> list[type[Table]]:

@@ -5,6 +5,8 @@ read:   own pending entries first (at the start, and after each lost connection:
 hold:   no prefetch beyond the free slots. Every entry in memory is renewed each third of a lease time, those that
         wait to be claimed too.
 drive:  many at a time, but alone what somebody held before: it may be what that one died of (`workers.quarantine`).
+wait:   what cannot be claimed yet stays ours and is renewed, but takes no slot: what it waits for may need that one.
+        Meanwhile nothing new is read; it would wait, too.
 fenced: a beat that is refused cancels the task that held the lease. CancelledError is no Exception, so a solver
         does not swallow it by accident; and everything that it still says is refused by the scripts anyway.
 """
@@ -44,6 +46,8 @@ class Lease:
     ref: Ref | None = None
     task: asyncio.Task[None] | None = None
     fenced: bool = False
+    waiting: bool = False
+    """It cannot be claimed yet."""
     ending: bool = False
     """The script that ends the lease is under way: beats leave it out, or they would report its end as a loss."""
 
@@ -57,8 +61,14 @@ class Lease:
 class Handler(Protocol):
     """What a role does with one entry."""
 
-    async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> None:
-        """Claim the entry under `lease_id`, set `lease.ref`, and drive it to its end."""
+    async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
+        """Claim the entry under `lease_id`, set `lease.ref`, and drive it to its end.
+
+        Returns the seconds after which to try again when it cannot be claimed yet; None when no more is to be done.
+        """
+
+    def time_of(self, served: Served) -> float:
+        """Seconds that the suite's code may take over one entry."""
 
     async def give_back(self, lease: Lease) -> None:
         """Hand back what the lease still holds; called when its task was cancelled by a stop."""
@@ -82,6 +92,7 @@ class Consumer:
         self._catalogue, self._handler, self._given_slots = catalogue, handler, slots
         self._holding: dict[tuple[BatchId, EntryId], Lease] = {}
         self._quarantine = Quarantine()
+        self._served: list[Served] = []
         self._stopping = asyncio.Event()
         self._freed = asyncio.Event()
         self._seen_connections = -1
@@ -105,24 +116,31 @@ class Consumer:
         if self._failure is not None:
             raise self._failure
 
+    def patience(self) -> float:
+        """How many seconds the event loop may be away before it is given up; 0 while nothing is served.
+
+        The leases in hand are then long lost, and whoever held the loop has had all its time. May be called by any thread.
+        """
+        held = [self._catalogue.of(lease.entry.batch) for lease in list(self._holding.values())]
+        return max((max(2 * one.lease, self._handler.time_of(one)) for one in held or self._served), default=0.0)
+
     # --- reading -----------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
-        served: list[Served] = []
         looked = float("-inf")
         while not self._stopping.is_set() and self._failure is None:
             if self._runtime.now() - looked >= _LOOK_EVERY:
                 looked = self._runtime.now()
-                served = await self._catalogue.open_batches()
-                if not served and await self._catalogue.ended():
+                self._served = await self._catalogue.open_batches()
+                if not self._served and await self._catalogue.ended():
                     return
-            free = self._slots(served) - len(self._holding)
-            if not served:
+            free = self._slots(self._served) - sum(not lease.waiting for lease in self._holding.values())
+            if not self._served:
                 await self._pause(_BLOCK_MS / 1000)
             elif free <= 0:
                 await self._wait_for_a_slot()
             else:
-                for lease in await self._next(served, free):
+                for lease in await self._next(self._served, free):
                     self._start(lease)
 
     def _slots(self, served: Sequence[Served]) -> int:
@@ -145,6 +163,9 @@ class Consumer:
                 log.info("entries.taken", group=self._group.value, count=len(unknown))
                 return unknown
         block_ms = min(_BLOCK_MS, max(10, int((self._next_idle_scan - self._runtime.now()) * 1000)))
+        if any(lease.waiting for lease in self._holding.values()):
+            await self._pause(block_ms / 1000)
+            return []
         return self._unknown(await self._bus.read(self._group, self._name, batches, free, block_ms))
 
     def _unknown(self, entries: Sequence[Entry], *, redelivered: bool = False) -> list[Lease]:
@@ -173,8 +194,11 @@ class Consumer:
             if not entry.run:
                 await self._bus.dead_letter(entry, self._name, "unreadable")
                 return
-            async with self._quarantine.enter(suspect=lease.redelivered):
-                await self._handler.handle(lease, self._catalogue.of(entry.batch), LeaseId(self._runtime.token()))
+            while (pause := await self._try(lease)) is not None:
+                lease.waiting = True
+                self._freed.set()
+                await self._runtime.sleep(pause * (0.75 + 0.5 * self._runtime.jitter()))
+                lease.waiting = False
         except asyncio.CancelledError:
             if not lease.fenced:
                 await self._handler.give_back(lease)
@@ -188,6 +212,11 @@ class Consumer:
         finally:
             self._holding.pop((entry.batch, entry.id), None)
             self._freed.set()
+
+    async def _try(self, lease: Lease) -> float | None:
+        served, lease_id = self._catalogue.of(lease.entry.batch), LeaseId(self._runtime.token())
+        async with self._quarantine.enter(suspect=lease.redelivered):
+            return await self._handler.handle(lease, served, lease_id)
 
     async def _beat_for_ever(self) -> None:
         while True:
@@ -209,6 +238,7 @@ class Consumer:
         for lease, ref, decision in zip(leased, refs, decisions, strict=True):
             if not decision.applied and lease.ref is ref and not lease.ending:
                 lease.let_go()
+                self._seen_connections = -1  # its entry may still be ours: a restart voids leases, not deliveries
                 log.warning("lease.fenced", batch=ref.batch, run=ref.run, gen=ref.gen, why=decision.reason)
 
     async def _let_go(self) -> None:

@@ -29,6 +29,7 @@ from workers.tables import (
     SolverTable,
     Table,
     Text,
+    Trials,
     WorkspaceTable,
 )
 
@@ -93,7 +94,7 @@ class Suite(Table):
     name: Annotated[str, AfterValidator(_name)] = ""
     """When left out, loading makes one of the directory's."""
     declared_cases: Annotated[str | tuple[Mapping[str, object], ...], PlainValidator(_cases)] = Field(alias="cases")
-    trials: Count = 1
+    trials: Trials = 1
     """Runs of each case."""
     quorum: Annotated[int | str, PlainValidator(_quorum)] = "50%"
     """Runs that must be scored for the batch to have a number: a count, or a share of all."""

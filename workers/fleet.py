@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -24,7 +25,7 @@ import structlog
 
 from bus.errors import EvalbusError, InputError, ServerError
 from workers.parent_death import die_with_parent
-from workers.role_options import STOPPED, Role, RoleOptions
+from workers.role_options import BLOCKED, STOPPED, Role, RoleOptions
 
 __all__ = ["Fleet"]
 
@@ -35,9 +36,47 @@ _FIRST_PAUSE, _LONGEST_PAUSE = (
     0.2,
     5.0,
 )  # seconds between a death and the next start: doubled while it dies at once
+_LARGE_LOG = 10_000_000  # bytes beyond which a log starts anew with its process's next life: a solver may print a lot
 _AT_ONCE = 2.0  # seconds; a process that lived less died at once
 _STILLBORN = 5  # deaths in a row before coming up: something is broken that a restart does not mend
-_LAST_LINES = 4_000  # bytes of a log in which the reason of an end is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """What a process's log says of one life of it.
+
+    An exit code alone proves nothing: the suite's code runs in that process, and may end it with any.
+    """
+
+    came_up: bool
+    ended: bool
+    """It found its batch ended."""
+    complaint: str
+    """What it cannot go on for, as it would say again the next time; empty when it said nothing of the kind."""
+    last: str
+
+    @classmethod
+    def read(cls, log_file: Path, log_from: int, role: Role) -> _Life:
+        """Raises OSError."""
+        came_up, ended, complaint, last = False, False, "", "it said nothing"
+        own = f"evalbus {role}: "
+        with log_file.open("rb") as lines:
+            lines.seek(log_from)
+            for raw in lines:
+                line = raw.decode("utf-8", "replace").strip()
+                came_up = came_up or '"role.started"' in line
+                ended = ended or ('"role.ended"' in line and _tells_the_end(line))
+                complaint = line.removeprefix(own) if line.startswith(own) else complaint
+                last = line or last
+        return cls(came_up, ended, complaint, last)
+
+
+def _tells_the_end(line: str) -> bool:
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(told, dict) and told.get("event") == "role.ended" and told.get("stopped") is False
 
 
 @dataclass(slots=True)
@@ -81,6 +120,11 @@ class Fleet:
             if member.options.role is role and member.process is not None and member.process.returncode is None
         )  # fmt: skip
 
+    @property
+    def pids(self) -> set[int]:
+        """The processes that it waits for."""
+        return {member.process.pid for member in self._members if member.process is not None}
+
     async def failed(self) -> None:
         """Wait until a process ends in a way that a restart does not mend; raises its error."""
         assert self._failed is not None
@@ -92,16 +136,16 @@ class Fleet:
             started = loop.time()
             try:
                 code = await self._live(member)
+                life = _Life.read(member.log_file, member.log_from, member.options.role)
             except OSError as error:  # no memory, no more processes, the log's directory deleted
                 self._fail(EvalbusError(f"{member.options.name} cannot be started: {error}"))
                 return
-            if self._stopping or code == 0:
+            if self._stopping or (code == 0 and life.ended):
                 return
             member.deaths += 1
-            member.stillborn = 0 if self._came_up(member) else member.stillborn + 1
-            if code in (2, 4) or member.stillborn >= _STILLBORN:
-                # Wrong input, or no server: it will say the same the next time. Its own last line is the reason.
-                self._fail(_reason(member, code))
+            member.stillborn = 0 if life.came_up else member.stillborn + 1
+            if (error := _beyond_repair(member, code, life)) is not None:
+                self._fail(error)
                 return
             member.quick_deaths = member.quick_deaths + 1 if loop.time() - started < _AT_ONCE else 0
             self.restarts.append(f"{member.options.name} ended ({_how(code)}), started again")
@@ -114,20 +158,17 @@ class Fleet:
         public = replace(member.options, url=None)
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "EVALBUS_URL": member.options.url or ""}
         if environment.get("EVALBUS_LOG") != "debug":
-            environment["EVALBUS_LOG"] = "info"  # not less: these files are for the day of trouble, and for `_came_up`
+            environment["EVALBUS_LOG"] = "info"  # not less: these files are for the day of trouble, and for `_Life`
         with member.log_file.open("ab") as out:
-            member.log_from = out.tell()
+            if out.tell() > _LARGE_LOG:
+                out.truncate(0)
+            member.log_from = out.seek(0, os.SEEK_END)
             member.process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "workers.role", f"evalbus {member.options.role}", public.as_json(),
                 stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
                 env=environment, preexec_fn=die_with_parent(signal.SIGTERM),
             )  # fmt: skip
         return await member.process.wait()
-
-    def _came_up(self, member: _Member) -> bool:
-        with member.log_file.open("rb") as log_file:
-            log_file.seek(member.log_from)
-            return any(b'"role.started"' in line for line in log_file)
 
     def _fail(self, error: EvalbusError) -> None:
         if self._failed is not None and not self._failed.done():
@@ -158,14 +199,16 @@ class Fleet:
 def _how(code: int) -> str:
     if code == STOPPED:
         return "told to stop by somebody else"
+    if code == BLOCKED:
+        return "its event loop was blocked"
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
 
 
-def _reason(member: _Member, code: int) -> EvalbusError:
-    tail = member.log_file.read_bytes()[-_LAST_LINES:].decode("utf-8", "replace").strip().splitlines()
-    said = next((line for line in reversed(tail) if line.startswith("evalbus ")), None)
-    if said is None:
-        last = tail[-1] if tail else "it said nothing"
-        return EvalbusError(f"{member.options.name} does not come up ({_how(code)}): {last} (see {member.log_file})")
-    text = said.partition(": ")[2] or said
-    return ServerError(text) if code == ServerError.exit_code else InputError(text)
+def _beyond_repair(member: _Member, code: int, life: _Life) -> EvalbusError | None:
+    """Why there is no point in starting it again; None when there is."""
+    if code in (InputError.exit_code, ServerError.exit_code) and life.complaint:
+        return ServerError(life.complaint) if code == ServerError.exit_code else InputError(life.complaint)
+    if member.stillborn < _STILLBORN:
+        return None
+    said = life.complaint or life.last
+    return EvalbusError(f"{member.options.name} does not come up ({_how(code)}): {said} (see {member.log_file})")

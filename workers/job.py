@@ -25,7 +25,10 @@ from bus.home import home_directory
 from bus.port import BatchSpec, BatchStatus
 from bus.redis_bus import RedisBus
 from bus.snapshot import Snapshot
+from bus.target import parse_url
 from bus.types import BatchId, Plane
+from workers import nursery
+from workers.brief import brief
 from workers.files import check_writable, write_whole
 from workers.fleet import Fleet
 from workers.interrupt import Interrupted
@@ -33,13 +36,17 @@ from workers.outcome import Outcome
 from workers.progress import Progress
 from workers.role_options import Role, RoleOptions
 from workers.runtime import SystemRuntime
+from workers.strays import Strays
 from workers.suite import Suite, load_suite
+from workers.trees import ignored
 
-__all__ = ["JobOptions", "batch_name", "fetch_outcome", "no_such_batch", "run_job"]
+__all__ = ["JobOptions", "batch_name", "fetch_outcome", "log_directory", "no_such_batch", "run_job"]
 
 _FLEET_FIRST = 2.0  # seconds that the fleet has the processors for itself
 _LOOK_EVERY = 0.2  # seconds between two looks at the batch's counters
+_SCORERS = 2
 _LONGEST_NAME = 200
+_SHOWN_NAME = 60  # characters of one that is none: enough to recognise it
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -48,8 +55,10 @@ class JobOptions:
     """What the command line was given."""
 
     suite: Path
-    workers: int
-    scorers: int
+    workers: int | None
+    """None: one a core."""
+    scorers: int | None
+    """None: two."""
     url: str | None
     home: Path | None
     plane: Plane
@@ -62,7 +71,8 @@ def batch_name(text: str) -> BatchId:
     """A name that can stand in a key. Raises InputError."""
     if not text or len(text) > _LONGEST_NAME or not set(text) <= _NAME_LETTERS:
         raise InputError(
-            f"{text!r} cannot name a batch", remedy=f"letters, digits, '.', '_' and '-', at most {_LONGEST_NAME}"
+            f"{brief(text, _SHOWN_NAME)!r} cannot name a batch",
+            remedy=f"letters, digits, '.', '_' and '-', at most {_LONGEST_NAME}",
         )
     return BatchId(text)
 
@@ -98,7 +108,8 @@ async def fetch_outcome(bus: RedisBus, batch: BatchId) -> Outcome:
     if not counters.status.ended:
         return Outcome.of(info, counters, None)
     rows = await bus.rows(batch, await bus.run_ids(batch))
-    return Outcome.of(info, counters, Snapshot.from_rows(rows, info.spec))
+    details = {row.run: row.detail for row in rows if row.detail}
+    return Outcome.of(info, counters, Snapshot.from_rows(rows, info.spec), details)
 
 
 async def no_such_batch(bus: RedisBus, batch: str) -> str:
@@ -111,13 +122,38 @@ async def no_such_batch(bus: RedisBus, batch: str) -> str:
     return f"no batch {batch!r} on this server{hint}"
 
 
-async def run_job(options: JobOptions) -> Outcome:
+def log_directory(home: Path, batch: BatchId) -> Path:
+    """Where the processes that a run starts for this batch have their logs."""
+    return home / "logs" / batch
+
+
+def run_job(options: JobOptions) -> Outcome:
     """Run a suite to its closed snapshot. Raises EvalbusError, Interrupted."""
+    name = None if options.batch is None else batch_name(options.batch)
     if options.json_file is not None:
         check_writable(options.json_file)
-    suite = await asyncio.to_thread(load_suite, options.suite)
+    # Before the event loop: a suite may loop while it is loaded, and only here a Ctrl-C gets through to it.
+    suite = load_suite(options.suite)
+    if options.json_file is not None:
+        _check_outside(suite, options.json_file)
+    return asyncio.run(_run(options, suite, name))
+
+
+def _check_outside(suite: Suite, json_file: Path) -> None:
+    """A result must not change the suite that it is the result of: the batch could not be resumed."""
+    real = json_file.resolve()
+    if real.is_relative_to(suite.root) and not ignored(
+        real.relative_to(suite.root).as_posix(), suite.place.not_counted
+    ):
+        raise InputError(
+            "lies in the suite's directory and would be part of its digest",
+            file=json_file,
+            remedy="write it elsewhere, or put it on the suite's ignore list",
+        )
+
+
+async def _run(options: JobOptions, suite: Suite, name: BatchId | None) -> Outcome:
     home = home_directory(options.home)
-    name = batch_name(options.batch) if options.batch else None
     endpoint = await asyncio.to_thread(Endpoint.from_options, options.url, home)
     try:
         facts = await check_fit(endpoint.target)
@@ -160,17 +196,20 @@ async def _run_batch(
             f"{there} there, {suite.digest[:12]} here",
             remedy="choose another --batch, or restore the suite",
         )
-    fleet = Fleet(home / "logs" / name)
+    strays = Strays()
+    nursery.adopt_orphans()  # those of a worker that was killed, too
+    fleet = Fleet(log_directory(home, name))
     fleet.start(_roles(options, name, home))
     warm_up = asyncio.create_task(_warm_up())
     with _on_signals() as told, Progress(f"{suite.name} · {name}") as progress:
         try:
-            await _watch(bus, name, fleet, progress, told)
+            await _watch(bus, name, fleet, strays, progress, told)
         except ServerError as error:
             raise ServerError(f"{error}; {_resume(options, name)}") from error
         finally:
             warm_up.cancel()
             await fleet.stop()
+            strays.kill()
     if told.is_set() and not (await bus.counters(name)).status.ended:
         raise Interrupted(f"interrupted; batch {name} is open; {_resume(options, name)}")
     return await fetch_outcome(bus, name)
@@ -185,10 +224,21 @@ async def _warm_up() -> None:
 def _resume(options: JobOptions, name: BatchId) -> str:
     words = ["evalbus", "run", str(options.suite), "--batch", name]
     words += ["--plane", options.plane.value] if options.plane is not Plane.LIVE else []
-    if options.home is not None and str(options.home) != os.environ.get("EVALBUS_HOME"):
-        words += ["--home", str(options.home)]
-    url = " --url URL" if options.url else ""  # not the URL itself: it may hold a password
-    return f"resume with: {shlex.join(words)}{url}"
+    given = {
+        "--workers": options.workers,
+        "--scorers": options.scorers,
+        "--json": options.json_file,
+        "--artifacts": options.artifacts,
+        "--home": options.home if str(options.home) != os.environ.get("EVALBUS_HOME") else None,
+    }
+    for option, value in given.items():
+        words += [] if value is None else [option, str(value)]
+    secret = ""
+    if options.url and options.url != os.environ.get("EVALBUS_URL"):
+        target = parse_url(options.url)
+        words += ["--url", target.redacted]
+        secret = " (with the password for ***)" if target.password is not None else ""
+    return f"resume with: {shlex.join(words)}{secret}"
 
 
 def _roles(options: JobOptions, name: BatchId, home: Path) -> list[RoleOptions]:
@@ -212,18 +262,25 @@ def _roles(options: JobOptions, name: BatchId, home: Path) -> list[RoleOptions]:
 
     return [
         *members(Role.PLANNER, 1),
-        *members(Role.WORKER, options.workers),
-        *members(Role.SCORER, options.scorers),
+        *members(Role.WORKER, _cores() if options.workers is None else options.workers),
+        *members(Role.SCORER, _SCORERS if options.scorers is None else options.scorers),
     ]
 
 
-async def _watch(bus: RedisBus, name: BatchId, fleet: Fleet, progress: Progress, told: asyncio.Event) -> None:
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+async def _watch(
+    bus: RedisBus, name: BatchId, fleet: Fleet, strays: Strays, progress: Progress, told: asyncio.Event
+) -> None:
     """Show the batch until it has ended, the user stops it, or a process says that it cannot go on."""
     loop = asyncio.get_running_loop()
     failed = asyncio.create_task(fleet.failed())
     try:
         while not told.is_set():
             counters = await bus.counters(name)
+            strays.reap(fleet.pids)
             progress.update(counters, fleet.alive(Role.WORKER), fleet.alive(Role.SCORER), loop.time())
             while fleet.restarts:
                 progress.note(fleet.restarts.popleft())

@@ -40,7 +40,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn, TypedDict
 
-__all__ = ["Answer", "Request", "main", "read_request", "send_request"]
+__all__ = ["Answer", "Request", "adopt_orphans", "children", "kill", "main", "read_request", "send_request"]
 
 try:
     import ctypes
@@ -128,7 +128,7 @@ class Nursery:
                 elif key.data in self.running:  # not one that was reaped a moment ago, in this very loop
                     # All that a worker ever sends on a status socket is its end.
                     self.selector.unregister(key.fileobj)
-                    _kill(key.data)
+                    kill(key.data)
 
     def start(self, request: Request, fds: list[int]) -> None:
         """Fork and exec. What fails is answered by the child, on the command's own socket."""
@@ -156,15 +156,15 @@ class Nursery:
                 with status, contextlib.suppress(OSError):
                     status.sendall(json.dumps(answer).encode() + b"\n")
         if not self.running:
-            for orphan in _children():
-                _kill(orphan)
+            for orphan in children():
+                kill(orphan)
 
     def clear(self) -> None:
         """Kill all, orphans too, and wait for them."""
         with contextlib.suppress(ChildProcessError):
-            while doomed := {*self.running, *_children()}:
+            while doomed := {*self.running, *children()}:
                 for pid in doomed:
-                    _kill(pid)
+                    kill(pid)
                 pid, _ = os.waitpid(-1, 0)
                 self.running.pop(pid, None)
 
@@ -234,28 +234,37 @@ def _next_end() -> tuple[int, int] | None:
         seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if seen is None:
             return None
-        _kill(seen.si_pid)
+        kill(seen.si_pid)
         pid, status = os.waitpid(seen.si_pid, 0)
     else:  # macOS before Python 3.13: kill after the reaping
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return None
-        _kill(pid)
+        kill(pid)
     return pid, os.waitstatus_to_exitcode(status)
 
 
-def _kill(pid: int) -> None:
+def kill(pid: int) -> None:
+    """Kill a process and its group; no matter if it is gone."""
     # Its group, and itself: it may not have made its group yet.
-    for kill in (os.killpg, os.kill):
+    for send in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
-            kill(pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL)
 
 
-def _children() -> list[int]:
-    """Children of this process, as far as the system tells."""
+def children() -> list[int]:
+    """Children of this process, those that have ended and were not reaped too, as far as the system tells."""
+    found: list[int] = []
     with contextlib.suppress(OSError):
-        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
-    return []
+        for thread in Path("/proc/self/task").iterdir():  # the kernel keeps a list for each
+            with contextlib.suppress(OSError):  # it has just ended, and its children are another's
+                found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+def adopt_orphans() -> None:
+    """From now on whatever loses its parent below this process becomes its child, and not that of process 1."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -273,7 +282,7 @@ def main() -> None:
     # worker, told to stop, would take their death for an answer.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     Nursery(socket.socket(fileno=os.dup(0))).serve()
 
 

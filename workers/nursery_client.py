@@ -12,7 +12,7 @@ from typing import Final
 
 from workers import nursery
 
-__all__ = ["CommandError", "start"]
+__all__ = ["CommandError", "close", "start"]
 
 _FAREWELL: Final = 5.0
 """Seconds for the nursery to kill what it runs and go, before it is killed itself (then the kernel does it)."""
@@ -29,6 +29,11 @@ def start(request: nursery.Request, fds: list[int]) -> None:
     started, is told on the status socket.
     """
     _NURSERY.start(request, fds)
+
+
+def close() -> None:
+    """Let the nursery go, with all that it runs. One that is needed later is started anew."""
+    _NURSERY.close()
 
 
 class _Client:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bus.errors import ViolationError
@@ -17,6 +18,7 @@ from bus.port import BatchInfo, BatchStatus, Counters
 from bus.snapshot import Snapshot
 from bus.types import BatchId, Plane, RunId
 from workers import numbers
+from workers.brief import brief
 from workers.gate import GateRules, GateVerdict, GateWord, judge_gate
 from workers.numbers import Interval
 
@@ -27,6 +29,8 @@ __all__ = ["Outcome", "Tokens", "render"]
 
 _MANY_HOLES = 12
 """So many holes are named one by one on the screen; `--json` and the export have them all."""
+_DETAIL = 100
+"""Characters of what a hole's solver or scorer said; the export has up to 2,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class Outcome:
     """Reason to count."""
     hole_runs: Mapping[RunId, str]
     """Run to reason; empty while the batch is open."""
+    hole_details: Mapping[RunId, str]
+    """Run to what its solver or scorer said last, such as `KeyError: '/'`, where it said anything. Not in the JSON."""
     rejects: Mapping[str, int]
     """Refusals by reason. They depend on who was late, so they stand beside the snapshot and not in it."""
     runs: Mapping[RunId, str]
@@ -69,7 +75,13 @@ class Outcome:
     rules: GateRules
 
     @classmethod
-    def of(cls, info: BatchInfo, counters: Counters, snapshot: Snapshot | None) -> Outcome:
+    def of(
+        cls,
+        info: BatchInfo,
+        counters: Counters,
+        snapshot: Snapshot | None,
+        hole_details: Mapping[RunId, str] | None = None,
+    ) -> Outcome:
         """Put together what the bus tells. `snapshot` is needed if and only if the batch has ended.
 
         Raises `ViolationError` when the rows do not give the snapshot under which the batch was closed: then
@@ -95,6 +107,7 @@ class Outcome:
                 bins={name: counters.bins.get(name, 0) for name in spec.bins},
                 holes=_by_name(counters.hole_reasons),
                 hole_runs={},
+                hole_details={},
                 rejects=_by_name(counters.refusals),
                 runs={},
                 tokens=tokens,
@@ -111,6 +124,7 @@ class Outcome:
             bins=snapshot.bins,
             holes=_by_name(Counter(snapshot.holes.values())),
             hole_runs=snapshot.holes,
+            hole_details=hole_details or {},
             rejects=_by_name(counters.refusals),
             runs={row.run: row.bin for row in snapshot.rows},
             tokens=tokens,
@@ -195,11 +209,14 @@ class _Line:
     style: str = ""
 
 
-def render(outcome: Outcome, console: Console) -> None:
-    """Print what the batch came to: in colour on a terminal, the same words as plain lines elsewhere."""
+def render(outcome: Outcome, console: Console, logs: Path | None = None) -> None:
+    """Print what the batch came to: in colour on a terminal, the same words as plain lines elsewhere.
+
+    `logs` is where the processes of this batch have theirs, for whoever wonders about its holes.
+    """
     from rich.text import Text  # noqa: PLC0415 - a tenth of a second that `--help` need not pay
 
-    for line in _lines(outcome):
+    for line in _lines(outcome, logs):
         text = Text().append(f"{line.label:<11}", style="dim").append(line.text, style=line.style)
         if line.note:
             text.append(f"   {line.note}", style="dim")
@@ -207,7 +224,7 @@ def render(outcome: Outcome, console: Console) -> None:
         console.print(text, soft_wrap=True)
 
 
-def _lines(outcome: Outcome) -> list[_Line]:
+def _lines(outcome: Outcome, logs: Path | None) -> list[_Line]:
     """The screen, as words."""
     gate, many = outcome.gate, "1 run" if outcome.intended == 1 else f"{outcome.intended} runs"
     lines = [_Line("batch", f"{outcome.batch} ({outcome.plane})", f"{outcome.state}, {many}", "bold")]
@@ -223,9 +240,13 @@ def _lines(outcome: Outcome) -> list[_Line]:
         ]
     lines.append(_Line("bins", _counts(outcome.bins)))
     lines.append(_Line("holes", _counts(outcome.holes), style="red" if outcome.holes else ""))
-    lines += [_Line("", f"  {run}", why) for run, why in list(outcome.hole_runs.items())[:_MANY_HOLES]]
+    for run, why in list(outcome.hole_runs.items())[:_MANY_HOLES]:
+        said = brief(outcome.hole_details.get(run, ""), _DETAIL)
+        lines.append(_Line("", f"  {run}", f"{why}   {said}" if said else why))
     if (more := len(outcome.hole_runs) - _MANY_HOLES) > 0:
         lines.append(_Line("", f"  and {more} more"))
+    if outcome.hole_runs and logs is not None:
+        lines.append(_Line("", f"  logs in {logs}"))
     aside = "none of them entered the result" if outcome.rejects else ""
     lines.append(_Line("refusals", _counts(outcome.rejects), aside))
     tokens = outcome.tokens

@@ -102,10 +102,13 @@ class Glance:
 
     @property
     def phase(self) -> str:
-        """`open` while runs are admitted, then `drained`; `closing` when all have ended; then the end."""
-        if not self.status.ended and self.done == self.intended:
-            return "closing"
-        return self.status.value
+        """`open`, then `closing` when all runs have ended, then the end.
+
+        Also when all have been admitted, which a small batch's are at once: `drained` would sound like its end.
+        """
+        if self.status.ended:
+            return self.status.value
+        return "closing" if self.done == self.intended else BatchStatus.OPEN.value
 
     @property
     def left(self) -> str:

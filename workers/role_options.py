@@ -8,10 +8,12 @@ from enum import StrEnum
 
 from bus.types import Plane
 
-__all__ = ["STOPPED", "Role", "RoleOptions"]
+__all__ = ["BLOCKED", "STOPPED", "Role", "RoleOptions"]
 
 STOPPED = 75
 """Exit code by which a fleet's process says that a signal stopped it: its batch has not ended (EX_TEMPFAIL)."""
+BLOCKED = 70
+"""Exit code of a process whose event loop the suite's code kept from going round (EX_SOFTWARE); see `workers.watchdog`."""
 
 
 class Role(StrEnum):

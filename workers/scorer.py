@@ -23,11 +23,14 @@ from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId
 from workers.catalogue import Served
 from workers.consumer import Lease
 from workers.scoring import Score, Scorer, ScorerError, Sealed, make_scorer
+from workers.suite import Suite
 from workers.workspace import TreeError, directory_of, remove_tree, tree_hash, unpack
 
 __all__ = ["ScorerRole", "head_of"]
 
 log = structlog.get_logger("evalbus.scorer")
+
+_BACKSTOP = 5.0  # seconds beyond the suite's limit, which commands and functions keep themselves
 
 
 def head_of(events: Sequence[Event]) -> Digest:
@@ -52,15 +55,21 @@ class ScorerRole:
         self._bus, self._runtime, self._name, self._work = bus, runtime, name, work
         self._scorers: dict[str, Scorer] = {}
 
-    async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> None:
-        """Claim a sealed run and sign its score, or end it as a hole."""
+    def prepare(self, suite: Suite) -> None:
+        """Import the suite's scorer, which may take its time. Raises InputError."""
+        if suite.digest not in self._scorers:
+            self._scorers[suite.digest] = make_scorer(suite)
+
+    def time_of(self, served: Served) -> float:
+        """The time of one judgement, as the backstop below keeps it."""
+        return served.suite.scorer.timeout + _BACKSTOP
+
+    async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
+        """Claim a sealed run and sign its score, or end it as a hole; again later when too many are being scored."""
         entry = lease.entry
         decision = await self._bus.score_claim(entry, lease_id, self._name)
         if not decision.applied:
-            if decision.reason == "backpressure":
-                # The entry stays ours and is renewed while it waits; asked again when others have been scored.
-                await self._runtime.sleep(served.lease / 10)
-            return
+            return served.lease / 10 if decision.reason == "backpressure" else None
         granted = decision.answer
         ref = lease.ref = Ref(entry.batch, entry.run, lease_id, Gen(granted["epoch"]))
         with structlog.contextvars.bound_contextvars(batch=entry.batch, run=entry.run, epoch=ref.gen):
@@ -73,6 +82,7 @@ class ScorerRole:
                         await asyncio.to_thread(remove_tree, folder)
             if not ended.applied:
                 log.warning("score.refused", decision=str(ended))
+        return None
 
     async def _judge(
         self, lease: Lease, ref: Ref, served: Served, granted: Mapping[str, Any], folder: Path
@@ -80,10 +90,8 @@ class ScorerRole:
         suite = served.suite
         try:
             sealed = await self._open(ref.batch, ref, granted, served, folder)
-            async with asyncio.timeout(
-                suite.scorer.timeout + 5
-            ):  # commands have the limit itself; this is the backstop
-                score: Score = await self._scorer(served).score(suite.case_of(ref.run), sealed)
+            async with asyncio.timeout(suite.scorer.timeout + _BACKSTOP):
+                score: Score = await self._scorers[suite.digest].score(suite.case_of(ref.run), sealed)
         except (ViolationError, TreeError) as error:
             return await self._hole(lease, ref, "artifact_corrupt", str(error))
         except ScorerError as error:
@@ -122,11 +130,6 @@ class ScorerRole:
         if await asyncio.to_thread(tree_hash, folder, ignore) != granted["tree_hash"]:
             raise ViolationError("the workspace is not the tree that was sealed")
         return Sealed(text, folder)
-
-    def _scorer(self, served: Served) -> Scorer:
-        if served.suite.digest not in self._scorers:
-            self._scorers[served.suite.digest] = make_scorer(served.suite)
-        return self._scorers[served.suite.digest]
 
     async def _hole(self, lease: Lease, ref: Ref, why: str, detail: str) -> Decision:
         lease.ending = True

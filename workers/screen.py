@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from rich.console import Console
+
+from bus.errors import InputError
 
 __all__ = ["Screen"]
 
@@ -19,5 +22,16 @@ class Screen(Console):
 
     def on_broken_pipe(self) -> None:
         """Go on silently. The console's own way is to exit with 1, which here would read "the gate failed"."""
+        self._drop()
+
+    def print(self, *objects: Any, **how: Any) -> None:  # noqa: ANN401 - the console's own
+        """As the console's. Raises InputError when it cannot be written, as on a full disk."""
+        try:
+            super().print(*objects, **how)
+        except OSError as error:
+            self._drop()
+            raise InputError(f"standard output cannot be written: {error.strerror}") from error
+
+    def _drop(self) -> None:
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # also for the flush at the very end

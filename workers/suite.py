@@ -31,6 +31,7 @@ from workers.complaints import complain
 from workers.declaration import Place, Suite
 from workers.rows import read_text
 from workers.tables import (
+    MAX_RUNS,
     GateTable,
     JudgeTable,
     LimitsTable,
@@ -82,6 +83,12 @@ def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
     files = _Files(source, root, (*NEVER_COUNTED, *declared.ignore))
     files.path("this file", source.name)
     cases = _load_cases(declared, files)
+    runs = len(cases) * declared.trials
+    if runs > MAX_RUNS:
+        raise InputError(
+            f"trials: {len(cases):,} cases x {declared.trials:,} trials are {runs:,} runs, a batch has at most {MAX_RUNS:,}",
+            file=source,
+        )
     by_id = {case.id: case for case in cases}
     suite = declared.at(Place(root, source, cases, _digest(declared, cases, files), by_id, files.not_counted))
     if suite.quorum_runs > suite.intended:

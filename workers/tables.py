@@ -26,6 +26,7 @@ from workers.commands import Limits
 from workers.quantities import duration, size
 
 __all__ = [
+    "MAX_RUNS",
     "Bytes",
     "Count",
     "GateTable",
@@ -36,12 +37,17 @@ __all__ = [
     "SolverTable",
     "Table",
     "Text",
+    "Trials",
     "WorkspaceTable",
 ]
+
+MAX_RUNS: Final = 1_000_000
+"""Runs of one batch: each of its processes keeps the names of all."""
 
 Seconds = Annotated[float, BeforeValidator(duration)]
 Bytes = Annotated[int, BeforeValidator(size)]
 Count = Annotated[int, Field(strict=True, ge=1)]
+Trials = Annotated[int, Field(strict=True, ge=1, le=MAX_RUNS)]
 Natural = Annotated[int, Field(strict=True, ge=0)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 Tolerance = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]

@@ -12,6 +12,7 @@ import contextvars
 import hashlib
 import importlib
 import inspect
+import os
 import sys
 import threading
 import traceback
@@ -62,7 +63,9 @@ def load_function(spec: str, root: Path) -> Function:
         _make_importable(root)
         try:
             module = importlib.import_module(place)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if _told_to_stop(error):
+                raise
             raise UserCodeError(f"module {place} does not import: {describe(error)}") from error
     found: object = module
     for part in name.split("."):
@@ -96,11 +99,16 @@ def load_file(path: Path, root: Path) -> ModuleType:
         exec(compile(source, str(path), "exec"), vars(module))  # noqa: S102 - the suite's code is what we run
     except BaseException as error:
         del sys.modules[name]
-        if not isinstance(error, Exception | SystemExit):
+        if _told_to_stop(error):
             raise
         line = _line_in(error, path)
         raise UserCodeError(f"{path.name} does not import: {describe(error)}", line) from error
     return module
+
+
+def _told_to_stop(error: BaseException) -> bool:
+    """It is a Ctrl-C, which only the main thread is told of, and nothing that the suite's code raised."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def _line_in(error: BaseException, path: Path) -> int | None:
@@ -153,7 +161,7 @@ async def call(function: Function, *arguments: object) -> object:
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
         result = function(*arguments)
         return await result if isinstance(result, Awaitable) else result
-    loop = asyncio.get_running_loop()
+    loop, ours = asyncio.get_running_loop(), os.getpid()
     done: asyncio.Future[_Outcome] = loop.create_future()
     context = contextvars.copy_context()
 
@@ -166,6 +174,7 @@ async def call(function: Function, *arguments: object) -> object:
             outcome = _Outcome(value=context.run(function, *arguments))
         except BaseException as error:  # also sys.exit: it would end the thread without a word
             outcome = _Outcome(error=error)
+        _end_a_fork(ours)
         try:
             loop.call_soon_threadsafe(settle, outcome)
         except RuntimeError:
@@ -179,17 +188,29 @@ async def call(function: Function, *arguments: object) -> object:
 
 
 async def call_guarded(function: Function, *arguments: object) -> object:
-    """`call`, with whatever the function does wrong as a `UserCodeError`: exceptions, `sys.exit`.
+    """`call`, with whatever the function does wrong as a `UserCodeError`: exceptions of any kind, `sys.exit`.
 
     A cancellation passes if it is ours: the worker is stopping, the time is up, or the lease is gone. One that
-    the function brought about by itself is its failure.
+    the function brought about by itself is its failure. So is a KeyboardInterrupt: in a role a Ctrl-C is no exception.
     """
+    ours = os.getpid()
     try:
-        return await call(function, *arguments)
+        result = await call(function, *arguments)
+        _end_a_fork(ours)
+        return result
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
         raise UserCodeError("it was cancelled by its own code") from None
-    except (Exception, SystemExit) as error:
+    except GeneratorExit:  # nobody waits for us any more
+        raise
+    except BaseException as error:
+        _end_a_fork(ours)
         raise UserCodeError(describe(error)) from error
+
+
+def _end_a_fork(ours: int) -> None:
+    """A process that the function forked off has come back out of it. It is not this role, and must not act as it."""
+    if os.getpid() != ours:
+        os._exit(0)

@@ -25,6 +25,7 @@ from workers.catalogue import Served
 from workers.consumer import Lease
 from workers.run import Run, seed_of
 from workers.solving import Solver, SolverError, SolverTimeoutError, make_solver
+from workers.suite import Suite
 from workers.workspace import Packed, TreeError, Workspace, directory_of, pack, prepare, remove_tree
 
 __all__ = ["Worker"]
@@ -112,6 +113,15 @@ class Worker:
         self._bus, self._runtime, self._name, self._work = bus, runtime, name, work
         self._solvers: dict[str, Solver] = {}
 
+    def prepare(self, suite: Suite) -> None:
+        """Import the suite's solver, which may take its time. Raises InputError."""
+        if suite.digest not in self._solvers:
+            self._solvers[suite.digest] = make_solver(suite)
+
+    def time_of(self, served: Served) -> float:
+        """The time of one run's solver."""
+        return served.suite.timeout
+
     async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> None:
         """Claim a run and drive it to its seal or its hole."""
         entry = lease.entry
@@ -145,7 +155,7 @@ class Worker:
             )
             try:
                 async with asyncio.timeout(suite.timeout):
-                    answer = await self._solver(served).solve(case, run)
+                    answer = await self._solvers[suite.digest].solve(case, run)
             except TimeoutError:
                 await self._hole(lease, ref, "solver_timeout", f"no answer within {suite.timeout:g} s")
                 return
@@ -160,11 +170,6 @@ class Worker:
         finally:
             if folder.exists():
                 await asyncio.to_thread(_clear, folder)
-
-    def _solver(self, served: Served) -> Solver:
-        if served.suite.digest not in self._solvers:
-            self._solvers[served.suite.digest] = make_solver(served.suite)
-        return self._solvers[served.suite.digest]
 
     async def _seal(
         self,

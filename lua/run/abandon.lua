@@ -7,14 +7,15 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          5… rows       evb:{live.0}:b:<batch>:run:<run>          HASH
 ARGV     1 envelope    msgpack   2… runs
 RETURNS  commit <abandoned cursor> | duplicate <cursor>
-         | reject schema after_close abandoned already_scored stale_epoch
+         | reject schema server_changed after_close abandoned already_scored stale_epoch
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.abandon', KEYS[4], KEYS[1], {
-  cursor = 'int', runs = 'int1', why = 'str',
+  server = 'str?', cursor = 'int', runs = 'int1', why = 'str',
 })
 if not a then return malformed end
 local batch = open_batch(KEYS[1], 'cursor', 'intended', 'holes', 'n:queued', 'n:hole', 'hole:' .. a.why)
+if elsewhere(batch, a) then return refused(reject('server_changed')) end
 if #ARGV ~= 1 + a.runs or #KEYS ~= 4 + a.runs or a.runs > 100 then return refused(reject('schema')) end
 if histogram.closed(batch) then return refused(reject('after_close')) end
 if int(batch, 'cursor') ~= a.cursor then return again(duplicate({cursor = int(batch, 'cursor')})) end

@@ -10,15 +10,16 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          7… rows       evb:{live.0}:b:<batch>:run:<run>          HASH
 ARGV     1 envelope    msgpack   2… items
 RETURNS  commit <admitted cursor why_stopped> | duplicate <cursor>
-         | reject schema after_close bound_full step_in_flight step_committed lease_reused already_bound
+         | reject schema server_changed after_close bound_full step_in_flight step_committed lease_reused already_bound
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.admit', KEYS[6], KEYS[1], {
-  command_id = 'str', consumer = 'str', cursor = 'int', runs = 'int', entries = 'int', candidate = 'str',
+  server = 'str?', command_id = 'str', consumer = 'str', cursor = 'int', runs = 'int', entries = 'int', candidate = 'str',
   judge = 'str',
 })
 if not a then return malformed end
 local batch = open_batch(KEYS[1], 'cursor', 'intended', 'n:queued')
+if elsewhere(batch, a) then return refused(reject('server_changed')) end
 if #ARGV ~= 1 + a.runs + a.entries or #KEYS ~= 6 + a.runs or a.runs > 100 then return refused(reject('schema')) end
 if histogram.closed(batch) then return refused(reject('after_close')) end
 if int(batch, 'cursor') ~= a.cursor then return again(duplicate({cursor = int(batch, 'cursor')})) end

@@ -10,23 +10,25 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          7  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <gen attempts head length unresolved> | duplicate <the same>
-         | reject schema lease_reused not_owner ended duplicate_entry sealed poison after_close unknown_run abandoned already_scored stale_epoch
+         | reject schema server_changed lease_reused not_owner ended duplicate_entry sealed poison after_close unknown_run abandoned already_scored stale_epoch
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.claim', KEYS[7], KEYS[2], {
-  run = 'str', lease_id = 'str', entry = 'str', consumer = 'str',
+  server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str',
 })
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
 local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'max_deliveries', 'n:queued', 'n:running')
+if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})
 local function licence(d)
   local answer = {attempts = int(run, 'attempts')}
   for name, value in pairs(d.answer) do answer[name] = value end
   return answer
 end
-if run.data.state == 'running' and run.data['t.lease'] == a.lease_id then
-  return again(duplicate(licence(transcript.lease(run, leases, a))))
+local floor = floor_of(batch)
+if run.data.state == 'running' and run.data['t.lease'] == a.lease_id and int(run, 't.gen') > floor then
+  return again(duplicate(licence(transcript.lease(run, leases, a, floor))))
 end
 -- A late copy of an old claim: the entry may be its successor's by now, so it acknowledges nothing.
 if leases.data[a.lease_id] then return refused(reject('lease_reused')) end
@@ -46,9 +48,11 @@ if int(run, 'attempts') >= int(batch, 'max_deliveries') then
   acknowledge(KEYS[5], 'worker', a.entry)
   return done(reject('poison'))
 end
-local d = transcript.lease(run, leases, a)
+-- A lease that a restart of the server made void is nobody's failure.
+local voided = run.data['t.lease'] and int(run, 't.gen') <= floor
+local d = transcript.lease(run, leases, a, floor)
 if not step('transcript.lease', d) then return refused() end
-add(run, 'attempts', 1)
+if not voided then add(run, 'attempts', 1) end
 put(run, 'consumer', a.consumer)
 if run.data.state == 'queued' then move(run, batch, 'running') end
 return done(commit(licence(d)))

@@ -5,15 +5,16 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          2  registry   evb:{live.0}:batches                      HASH
          3  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
-RETURNS  commit <snapshot_id accepted> | duplicate <the same> | reject schema below_quorum
+RETURNS  commit <snapshot_id accepted> | duplicate <the same> | reject schema server_changed below_quorum
          | in_doubt not_drained in_flight
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.close', KEYS[3], KEYS[1], {
-  batch = 'str', snapshot_id = 'str', accepted = 'int',
+  server = 'str?', batch = 'str', snapshot_id = 'str', accepted = 'int',
 })
 if not a then return malformed end
 local batch = open_batch(KEYS[1], 'accepted', 'holes', 'intended', 'quorum')
+if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local was_open = not histogram.closed(batch)
 local d = histogram.close(batch, a)
 if was_open and histogram.closed(batch) then redis.call('HSET', KEYS[2], a.batch, batch.data.status) end

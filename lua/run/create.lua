@@ -12,7 +12,7 @@ RETURNS  commit | duplicate <incarnation> | reject schema batch_mismatch
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.create', KEYS[4], KEYS[1], {
-  batch = 'str', declared = 'str', incarnation = 'str', bins = 'str', intended = 'int1', quorum = 'int1',
+  server = 'str?', batch = 'str', declared = 'str', incarnation = 'str', bins = 'str', intended = 'int1', quorum = 'int1',
   bound = 'int1', max_in_flight = 'int1', max_deliveries = 'int1', reclaim_ms = 'int1', judge_policy = 'str',
   replay_budget = 'int', spec = 'str',
   capacity = 'int?', ack_bound_ms = 'int1?', inverses = 'str?', compute_retries = 'int?', model_retries = 'int?',
@@ -39,6 +39,7 @@ for _, field in ipairs({'capacity', 'ack_bound_ms', 'inverses', 'compute_retries
     'schemas', 'budget', 'budget_epoch'}) do
   if a[field] then put(batch, field, a[field]) end
 end
+if a.server then put(batch, 'server', a.server) end
 put(batch, 'status', 'open')
 put(batch, 'cursor', 0)
 for _, bin in ipairs(bins) do put(batch, 'bin:' .. bin, 0) end

@@ -6,11 +6,11 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  history    evb:{live.0}:b:<batch>:history            STREAM
          4… rows       evb:{live.0}:b:<batch>:run:<run>          HASH
 ARGV     1 envelope    msgpack   2… items
-RETURNS  commit | reject schema stale_lease
+RETURNS  commit | reject schema server_changed stale_lease
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.heartbeat', KEYS[3], KEYS[1], {
-  group = 'str', consumer = 'str', leases = 'int', entries = 'int',
+  server = 'str?', group = 'str', consumer = 'str', leases = 'int', entries = 'int',
 })
 if not a then return malformed end
 if #ARGV ~= 1 + 3 * a.leases + a.entries or #KEYS ~= 3 + a.leases or a.leases > 500 or a.entries > 500
@@ -20,16 +20,18 @@ end
 for i = 2 + 3 * a.leases, #ARGV do
   if not is_entry_id(ARGV[i]) then return refused(reject('schema')) end
 end
-local replies, renewed = {}, {}
+local batch = open_batch(KEYS[1])
+if elsewhere(batch, a) then return refused(reject('server_changed')) end
+local floor, replies, renewed = floor_of(batch), {}, {}
 for i = 1, a.leases do
   local at = 3 * i - 1
   local held = {run = ARGV[at], lease_id = ARGV[at + 1], gen = tonumber(ARGV[at + 2])}
   local row = open_row(KEYS[3 + i], {'state', 'entry', 't.lease', 't.gen', 's.lease', 'h.epoch'})
   local live
   if a.group == 'worker' then
-    live = row.data.state == 'running' and transcript.is_live(row, held)
+    live = row.data.state == 'running' and transcript.is_live(row, held, floor)
   else
-    live = scorer_is_live(row, held)
+    live = scorer_is_live(row, held, floor)
   end
   if live then
     renewed[#renewed + 1] = row.data.entry

@@ -8,20 +8,21 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          6  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 detail    text
 RETURNS  commit | duplicate
-         | reject schema stale_lease after_close unknown_run abandoned already_scored stale_epoch
+         | reject schema server_changed stale_lease after_close unknown_run abandoned already_scored stale_epoch
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.hole', KEYS[6], KEYS[2], {
-  run = 'str', lease_id = 'str?', gen = 'int', why = 'str',
+  server = 'str?', run = 'str', lease_id = 'str?', gen = 'int', why = 'str',
 })
 if not a then return malformed end
 local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'holes', 'n:running', 'n:hole', 'hole:' .. a.why)
+if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local who = a.lease_id or 'operator'
 if ended_by(run, 'hole', who) and run.data['h.why'] == a.why then return again(duplicate()) end
 -- The holder names its lease; an operator has none, and names the generation that he means to end.
 local entitled
 if a.lease_id then
-  entitled = run.data.state == 'running' and transcript.is_live(run, a)
+  entitled = run.data.state == 'running' and transcript.is_live(run, a, floor_of(batch))
 else
   entitled = (run.data.state == 'running' or run.data.state == 'queued') and int(run, 't.gen') == a.gen
 end

@@ -7,14 +7,15 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          5  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <epoch> | duplicate <epoch>
-         | reject schema ended unbound already_scored stale_epoch after_close
+         | reject schema server_changed ended unbound already_scored stale_epoch after_close
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.rebind', KEYS[5], KEYS[2], {
-  run = 'str', epoch = 'int1', candidate = 'str', judge = 'str', command_id = 'str',
+  server = 'str?', run = 'str', epoch = 'int1', candidate = 'str', judge = 'str', command_id = 'str',
 })
 if not a then return malformed end
 local run, batch = open_row(KEYS[1]), open_batch(KEYS[2])
+if elsewhere(batch, a) then return refused(reject('server_changed')) end
 if ended_by(run, 'rebind', a.command_id) then return again(duplicate({epoch = int(run, 'j.epoch')})) end
 if histogram.closed(batch) then return refused(reject('after_close')) end
 if run.data.state ~= 'sealed' and run.data.state ~= 'scoring' then return refused(reject('ended')) end

@@ -10,19 +10,20 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          7  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit | duplicate
-         | reject schema stale_lease digest_mismatch unbound stale_epoch judge_mismatch candidate_mismatch already_scored after_close unknown_run abandoned score_conflict stale_gen step_committed unknown_lease double_release
+         | reject schema server_changed stale_lease digest_mismatch unbound stale_epoch judge_mismatch candidate_mismatch already_scored after_close unknown_run abandoned score_conflict stale_gen step_committed unknown_lease double_release
          | replay judge_mismatch candidate_mismatch | in_doubt judge_mismatch candidate_mismatch
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.score', KEYS[7], KEYS[2], {
-  run = 'str', lease_id = 'str', gen = 'int1', head = 'str', observed_candidate = 'str?',
+  server = 'str?', run = 'str', lease_id = 'str', gen = 'int1', head = 'str', observed_candidate = 'str?',
   observed_judge = 'str?', judge_epoch = 'int1', score_digest = 'str', bin = 'str', value = 'str',
 })
 if not a then return malformed end
 local run = open_row(KEYS[1])
 local batch = open_batch(KEYS[2], 'replays', 'fenced', 'accepted', 'n:scoring', 'n:scored', 'bin:' .. a.bin)
+if elsewhere(batch, a) then return refused(reject('server_changed')) end
 if ended_by(run, 'score', a.lease_id) then return again(duplicate()) end
-if not scorer_is_live(run, a) then return refused(reject('stale_lease')) end
+if not scorer_is_live(run, a, floor_of(batch)) then return refused(reject('stale_lease')) end
 local desk = open_desk(KEYS[3], 'l:' .. run.data.place)
 local signed = {epoch = a.judge_epoch}
 for _, field in ipairs({'observed_candidate', 'observed_judge', 'score_digest'}) do signed[field] = a[field] end

@@ -9,15 +9,16 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          7  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <epoch attempts head tree_hash artifact candidate judge judge_epoch> | duplicate <the same>
-         | reject schema lease_reused not_owner ended duplicate_entry judge_failed after_close unknown_run epoch_not_newer already_scored abandoned digest_mismatch backpressure stale_epoch
+         | reject schema server_changed lease_reused not_owner ended duplicate_entry judge_failed after_close unknown_run epoch_not_newer already_scored abandoned digest_mismatch backpressure stale_epoch
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.score_claim', KEYS[7], KEYS[2], {
-  run = 'str', lease_id = 'str', entry = 'str', consumer = 'str',
+  server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str',
 })
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
 local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'max_deliveries', 'max_in_flight', 'fenced', 'n:sealed', 'n:scoring')
+if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})
 local function licence()
   return {
@@ -26,7 +27,9 @@ local function licence()
     judge_epoch = int(run, 'j.epoch'),
   }
 end
-if run.data.state == 'scoring' and run.data['s.lease'] == a.lease_id then return again(duplicate(licence())) end
+local floor = floor_of(batch)
+local voided = run.data['s.lease'] and int(run, 'h.epoch') <= floor
+if run.data.state == 'scoring' and run.data['s.lease'] == a.lease_id and not voided then return again(duplicate(licence())) end
 if leases.data[a.lease_id] then return refused(reject('lease_reused')) end
 if not owns(KEYS[5], 'scorer', a.entry, a.consumer) then return refused(reject('not_owner')) end
 if (run.data.state ~= 'sealed' and run.data.state ~= 'scoring') or histogram.closed(batch) then
@@ -46,11 +49,11 @@ if int(run, 's.attempts') >= int(batch, 'max_deliveries') then
   acknowledge(KEYS[5], 'scorer', a.entry)
   return done(reject('judge_failed'))
 end
-local fence = {epoch = int(run, 'h.epoch') + 1, digest = head_of(run)}
+local fence = {epoch = math.max(int(run, 'h.epoch'), floor) + 1, digest = head_of(run)}
 if not step('histogram.fence', histogram.fence(run, batch, fence), fence) then return refused() end
 put(leases, a.lease_id, a.run)
 put(run, 's.lease', a.lease_id)
 put(run, 'consumer', a.consumer)
-add(run, 's.attempts', 1)
+if not voided then add(run, 's.attempts', 1) end
 if run.data.state == 'sealed' then move(run, batch, 'scoring') end
 return done(commit(licence()))

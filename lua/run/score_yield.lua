@@ -5,22 +5,21 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          3  scores     evb:{live.0}:b:<batch>:scores             STREAM
          4  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
-RETURNS  commit | duplicate | reject schema stale_lease
+RETURNS  commit | duplicate | reject schema server_changed stale_lease
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.score_yield', KEYS[4], KEYS[2], {
-  run = 'str', lease_id = 'str', gen = 'int1',
+  server = 'str?', run = 'str', lease_id = 'str', gen = 'int1',
 })
 if not a then return malformed end
 local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'n:scoring', 'n:sealed')
+if elsewhere(batch, a) then return refused(reject('server_changed')) end
 if ended_by(run, 'score_yield', a.lease_id) then return again(duplicate()) end
-if not scorer_is_live(run, a) then return refused(reject('stale_lease')) end
+if not scorer_is_live(run, a, floor_of(batch)) then return refused(reject('stale_lease')) end
 
 -- writes
-acknowledge(KEYS[3], 'scorer', run.data.entry)
-put(run, 'entry', emit(KEYS[3], a.run))
+hand_back(run, a.run, KEYS[3], 'scorer', 's.attempts', 's.yields')
 end_lease(run, 'score_yield', a.lease_id)
 drop(run, 's.lease')
-add(run, 's.attempts', -1)
 move(run, batch, 'sealed')
 return done(commit())

@@ -11,26 +11,27 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          8  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 payload    bytes
 RETURNS  commit <head> | duplicate <head>
-         | reject schema run_mismatch stale_gen lease_mismatch sealed forged_prefix seq_gap intent_mismatch
+         | reject schema server_changed run_mismatch stale_gen lease_mismatch sealed forged_prefix seq_gap intent_mismatch
          | in_doubt unresolved_intent
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.seal', KEYS[8], KEYS[2], {
-  run = 'str', lease_id = 'str', gen = 'int1', parent = 'str', seq = 'int1', head = 'str',
+  server = 'str?', run = 'str', lease_id = 'str', gen = 'int1', parent = 'str', seq = 'int1', head = 'str',
   tree_hash = 'str?', artifact = 'str?',
 })
 if not a then return malformed end
 local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'n:running', 'n:sealed')
+if elsewhere(batch, a) then return refused(reject('server_changed')) end
 a.payload = ARGV[2]
 if not is_text(a.payload) then return refused(reject('schema')) end
 if ended_by(run, 'seal', a.lease_id) then return again(duplicate({head = head_of(run)})) end
 local events = {}
-local d = transcript.append(run, KEYS[3], KEYS[4], a, events)
+local d = transcript.append(run, KEYS[3], KEYS[4], a, events, floor_of(batch))
 if not step('transcript.append', d) then
   transcript.bury(KEYS[5], d, a)
   return refused()
 end
-if not step('transcript.seal', transcript.seal(run, KEYS[3], a)) then return refused() end
+if not step('transcript.seal', transcript.seal(run, KEYS[3], a, floor_of(batch))) then return refused() end
 
 -- writes
 transcript.write_events(KEYS[4], events)

@@ -1,27 +1,26 @@
 --[[ run.yield: hand a run back at once.
 WHY      a worker that is told to stop must not make others wait for its lease to run out, nor make the run look
-         like poison.
+         like poison. One that is told so by its own run must not be told so for ever.
 KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          2  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  runs       evb:{live.0}:b:<batch>:runs               STREAM
          4  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
-RETURNS  commit | duplicate | reject schema stale_lease
+RETURNS  commit | duplicate | reject schema server_changed stale_lease
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.yield', KEYS[4], KEYS[2], {
-  run = 'str', lease_id = 'str', gen = 'int1',
+  server = 'str?', run = 'str', lease_id = 'str', gen = 'int1',
 })
 if not a then return malformed end
 local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'n:running', 'n:queued')
+if elsewhere(batch, a) then return refused(reject('server_changed')) end
 if ended_by(run, 'yield', a.lease_id) then return again(duplicate()) end
-if run.data.state ~= 'running' or not transcript.is_live(run, a) then return refused(reject('stale_lease')) end
-step('transcript.fence', transcript.fence(run, a))
+if run.data.state ~= 'running' or not transcript.is_live(run, a, floor_of(batch)) then return refused(reject('stale_lease')) end
+step('transcript.fence', transcript.fence(run, a, floor_of(batch)))
 
 -- writes
-acknowledge(KEYS[3], 'worker', run.data.entry)
-put(run, 'entry', emit(KEYS[3], a.run))
+hand_back(run, a.run, KEYS[3], 'worker', 'attempts', 'yields')
 end_lease(run, 'yield', a.lease_id)
-add(run, 'attempts', -1)
 move(run, batch, 'queued')
 return done(commit())

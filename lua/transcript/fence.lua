@@ -32,22 +32,28 @@ local function standing(run)
   }
 end
 
-function transcript.lease(run, leases, a)
+function transcript.lease(run, leases, a, floor)
   if run.data['t.sealed'] then return reject('sealed') end
-  if run.data['t.lease'] == a.lease_id then return duplicate(standing(run)) end
+  if run.data['t.lease'] == a.lease_id and int(run, 't.gen') > (floor or 0) then return duplicate(standing(run)) end
   if leases.data[a.lease_id] then return reject('lease_reused') end
-  add(run, 't.gen', 1)
+  put(run, 't.gen', math.max(int(run, 't.gen'), floor or 0) + 1)
   put(run, 't.lease', a.lease_id)
   put(leases, a.lease_id, a.run)
   return commit(standing(run))
 end
 
-local function live_gen(run, gen) return run.data['t.lease'] ~= nil and int(run, 't.gen') == gen end
+-- `floor`: generations up to it are void, whatever the row says. It rises when the server was restarted or another was
+-- promoted: what was granted last may be lost, and with it the fact that somebody was fenced.
+local function live_gen(run, gen, floor)
+  return run.data['t.lease'] ~= nil and int(run, 't.gen') == gen and gen > (floor or 0)
+end
 
-function transcript.is_live(run, a) return live_gen(run, a.gen) and run.data['t.lease'] == a.lease_id end
+function transcript.is_live(run, a, floor)
+  return live_gen(run, a.gen, floor) and run.data['t.lease'] == a.lease_id
+end
 
-function transcript.fence(run, a)
-  if not live_gen(run, a.gen) then return reject('stale_gen') end
+function transcript.fence(run, a, floor)
+  if not live_gen(run, a.gen, floor) then return reject('stale_gen') end
   drop(run, 't.lease')
   return commit()
 end
@@ -59,11 +65,11 @@ end
 
 -- What append, intend and seal ask first. The number is compared before the random id, which tells a late holder
 -- from two holders of one number. The map of leases is read only when something is wrong already.
-function transcript.not_live(run, leases_key, a)
-  if transcript.is_live(run, a) then return nil end
+function transcript.not_live(run, leases_key, a, floor)
+  if transcript.is_live(run, a, floor) then return nil end
   local owner = redis.call('HGET', leases_key, a.lease_id)
   if owner and owner ~= a.run then return reject('run_mismatch') end
-  if not live_gen(run, a.gen) then return reject('stale_gen') end
+  if not live_gen(run, a.gen, floor) then return reject('stale_gen') end
   return reject('lease_mismatch')
 end
 
@@ -80,8 +86,8 @@ end
 
 -- `a.head` is head′ as the caller computed it: the server has no SHA-256, and replay computes it again.
 -- The event itself waits in `events` until the whole command is granted.
-function transcript.append(run, leases_key, stream_key, a, events)
-  local stale = transcript.not_live(run, leases_key, a)
+function transcript.append(run, leases_key, stream_key, a, events, floor)
+  local stale = transcript.not_live(run, leases_key, a, floor)
   if stale then return stale end
   if run.data['t.sealed'] then return reject('sealed') end
   if a.seq == int(run, 't.len') + 1 then
@@ -130,8 +136,8 @@ function transcript.intend(run, leases_key, a)
   return commit()
 end
 
-function transcript.seal(run, leases_key, a)
-  local stale = transcript.not_live(run, leases_key, a)
+function transcript.seal(run, leases_key, a, floor)
+  local stale = transcript.not_live(run, leases_key, a, floor)
   if stale then return stale end
   if run.data['t.sealed'] then
     if a.head == head_of(run) then return duplicate() end

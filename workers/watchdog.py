@@ -1,0 +1,91 @@
+"""A watch over the event loop, from a thread beside it: a process that does not get on ends, so that its runs can.
+
+A solver that never lets go of the loop (`while True: pass`, a blocking read) stops the beats of every run in its
+process. Their leases run out, but if all processes of a group are caught so, nobody is left to take the runs, and the
+batch would never close. No cancellation reaches such code; only the end of the process does. Then it is a death like any
+other: the runs are taken by the next, and the one that did it ends as poison.
+
+    the loop is away, and the code has    this thread says where in the code, and ends the process: exit `BLOCKED`
+      the interpreter to share
+    the loop is away inside one call      neither can run; `faulthandler`, which needs no interpreter, writes where,
+      that keeps the interpreter          and ends the process a little later: exit 1
+
+Silence is counted in looks, not on the clock. A process that was stopped, or a machine that slept, wakes up with the
+clock far on, and its loop is not to blame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import faulthandler
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+
+import structlog
+
+from workers.role_options import BLOCKED
+
+__all__ = ["watching"]
+
+log = structlog.get_logger("evalbus.watchdog")
+
+_ASK_EVERY = 0.5  # seconds between two questions to the loop
+_LOOK = 0.1  # seconds between two looks for its answer
+_DEAF = 2  # times the patience: what even this thread cannot see is ended by then
+_UNKNOWN = 60.0  # seconds of patience while nothing is served yet
+
+
+@contextlib.contextmanager
+def watching(patience: Callable[[], float]) -> Iterator[None]:
+    """Watch the running loop. `patience()`: the seconds that it may be away now, asked in another thread; 0: for ever."""
+    watchdog = _Watchdog(patience)
+    context = contextvars.copy_context()  # what is bound to every line of this process's log
+    threading.Thread(target=context.run, args=(watchdog.watch,), name="evalbus-watchdog", daemon=True).start()
+    try:
+        yield
+    finally:
+        watchdog.over.set()
+        faulthandler.cancel_dump_traceback_later()
+
+
+class _Watchdog:
+    """See the module's text."""
+
+    def __init__(self, patience: Callable[[], float]) -> None:
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._watched = threading.get_ident()
+        self.over = threading.Event()
+
+    def watch(self) -> None:
+        """In a thread of its own, until it is over."""
+        while not self.over.wait(_ASK_EVERY):
+            came_round = threading.Event()
+            try:
+                self._loop.call_soon_threadsafe(self._answer, came_round)
+            except RuntimeError:  # the loop is closed
+                return
+            silent = 0.0
+            while not came_round.wait(_LOOK):
+                silent += _LOOK
+                patience = self._patience()
+                if patience and silent >= patience and not self.over.is_set():
+                    self._end(patience)
+
+    def _answer(self, came_round: threading.Event) -> None:
+        """In the loop: it has come round."""
+        came_round.set()
+        if not self.over.is_set():
+            faulthandler.dump_traceback_later(_DEAF * (self._patience() or _UNKNOWN), exit=True)
+
+    def _end(self, patience: float) -> None:
+        frame = sys._current_frames().get(self._watched)
+        place = traceback.extract_stack(frame)[-1] if frame is not None else None
+        where = f"{place.filename}:{place.lineno} in {place.name}" if place is not None else "?"
+        log.error("loop.blocked", seconds=patience, where=where)
+        os._exit(BLOCKED)
