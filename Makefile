@@ -5,7 +5,7 @@ SHELL := /bin/sh
 PY    := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test soak lint types bench clean
 
 help:                ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -22,6 +22,9 @@ lint: .venv/.dev     ## ruff, rules and format
 
 types: .venv/.dev    ## mypy, strict, code and tests
 	$(PY) -m mypy
+
+soak: .venv/.dev     ## the randomised tests, thirty times as long (EVALBUS_SOAK=N for another number)
+	EVALBUS_SOAK=$${EVALBUS_SOAK:-30} $(PY) -m pytest tests/test_model_and_server.py tests/test_orders.py tests/test_two_buses.py
 
 bench: .venv/.ready  ## no-op runs through all three groups, against a bare loop on the same server
 	.venv/bin/evalbus bench --runs 2000

@@ -72,6 +72,7 @@ class RedisBus:
         self._artifacts = ArtifactStore(artifacts) if artifacts else None
         self._keys: dict[BatchId, BatchKeys] = {}
         self._scopes: dict[BatchId, dict[str, object]] = {}
+        self._turn = 0
 
     # --- what every call needs ---------------------------------------------------------------------------
 
@@ -251,8 +252,8 @@ class RedisBus:
     ) -> list[Entry]:
         """New entries, at most `count`; waits up to `block_ms` for the first."""
         streams = {self.keys(batch).stream(group.stream): batch for batch in batches}
-        # COUNT holds for each stream by itself. One stream at a time keeps to what there is room for; only when
-        # all are empty does one read wait on all of them, for one entry each.
+        # COUNT holds for each stream by itself. One stream at a time keeps to what there is room for; only when all are
+        # empty does one read wait, for one entry each, on as many streams as there is room for, in turn.
         found: list[Entry] = []
         for stream in streams:
             reply = await self._group_read(
@@ -264,9 +265,11 @@ class RedisBus:
                 return found
         if found or not streams:
             return found
+        self._turn = (self._turn + count) % len(streams)
+        awaited = [*streams, *streams][self._turn : self._turn + min(count, len(streams))]
         reply = await self._group_read(
             group, streams, "XREADGROUP", "GROUP", group, consumer, "COUNT", 1, "BLOCK", max(block_ms, 1), "STREAMS",
-            *streams, *([">"] * len(streams)),
+            *awaited, *([">"] * len(awaited)),
         )  # fmt: skip
         return delivered(reply, group, streams)
 

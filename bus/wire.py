@@ -217,13 +217,16 @@ class Wire:
     def leave_to_parent(self) -> None:
         """In a process that was forked off: let go of the connection, without a word to the server.
 
-        Its number leads nowhere from now on, rather than to whatever is opened next.
+        Its number leads nowhere from now on, rather than to whatever is opened next. And should the child go on with its
+        copy of the event loop, it would act as its parent: it ends instead.
         """
         sock = self._transport.get_extra_info("socket")
         if sock is not None and sock.fileno() >= 0:
             nowhere = os.open(os.devnull, os.O_RDWR)
             os.dup2(nowhere, sock.fileno(), inheritable=False)
             os.close(nowhere)
+        if not self._loop.is_closed():
+            self._loop.call_soon(os._exit, 0)
 
 
 _wires: weakref.WeakSet[Wire] = weakref.WeakSet()

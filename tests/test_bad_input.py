@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ from bus.server import unix_url
 from bus.target import Target
 from bus.types import BatchId
 from tests.batches import FixedDoor
-from tests.fleet import Stage
+from tests.fleet import Stage, eventually
 from tests.servers import Kind, running
 from tests.suites import MINIMAL, write_suite
 from workers import cli
@@ -81,13 +82,17 @@ def no_parquet(place: Path) -> list[str]:
         (no_parquet, "suite/cases.parquet", ": is not a Parquet file: "),
         (options("--json", "no/out.json"), "no/out.json", ": its directory does not exist"),
         (options("--json", "."), ".", ": is a directory"),
+        (options("--json", "suite/out.json"), "suite/out.json", ": lies in the suite's directory and would be part of"),
         (options("--batch", "a b"), None, "'a b' cannot name a batch"),
+        (options("--batch", ""), None, "'' cannot name a batch"),
+        (options("--batch", "b" * 5_000), None, f"'{'b' * 59}…' cannot name a batch"),
         (options("--url", "http://queue"), None, "http://queue: not the URL of a server"),
     ],
     ids=[
         "missing suite", "missing data", "invalid TOML", "unknown field", "case without id", "one id twice",
         "invalid JSON", "empty data", "quorum", "unknown scorer", "solver does not import", "no Parquet",
-        "json directory", "json is a directory", "batch name", "url",
+        "json directory", "json is a directory", "json in the suite", "batch name", "no batch name",
+        "long batch name", "url",
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("logging")
@@ -107,7 +112,7 @@ def test_wrong_input_is_one_line_that_names_its_place_and_nothing_is_started(
     out, err = capfd.readouterr()
     assert (stop.value.code, out) == (2, "")
     (line,) = err.splitlines()
-    place = "" if file is None else file if file in (".", "no/out.json") else str(tmp_path / file)
+    place = "" if file is None else file if file.endswith("out.json") or file == "." else str(tmp_path / file)
     assert line.startswith(f"evalbus: {place}{said if file else ''}"), line
     assert said in line
     assert not (tmp_path / "home").exists()
@@ -122,6 +127,23 @@ async def test_the_process_says_no_more_than_that_line(stage: Stage) -> None:
     assert done.complaint.startswith(f"{suite}/suite.toml: solver.python: agent.py does not import: SyntaxError: ")
     assert not stage.home.exists()
     assert not (stage.root / "out.json").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "planner", "worker", "scorer"])
+async def test_a_suite_that_never_comes_to_its_end_can_be_interrupted(stage: Stage, command: str) -> None:
+    """`while True` in a suite.py: it runs where a Ctrl-C gets through, and nothing waits for it afterwards."""
+    loop = "import pathlib\npathlib.Path('began').touch()\nwhile True:\n    pass\n"
+    suite = write_suite(stage.root / "suite", None, suite_DOT_py=loop)
+    started = stage.start(command, *(["--suite"] if command != "run" else []), suite)
+
+    async def began() -> bool:
+        return (stage.root / "began").exists()
+
+    await eventually(began, "the suite to be loaded")
+    started.process.send_signal(signal.SIGINT)
+    done = await started.end()
+    assert (done.code, done.out, done.complaint) == (130, "", "interrupted")
+    assert not stage.home.exists()
 
 
 async def test_what_is_wrong_with_a_batch_is_told_in_one_line(stage: Stage, server: Target) -> None:

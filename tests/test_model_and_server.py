@@ -20,14 +20,15 @@ from bus.target import Target
 from tests.both import Both, both, shortest_sessions
 from tests.driver import Call, Session, random_config, random_op, strategy_for
 from tests.servers import RealServer
+from tests.soak import times
 
 FENCES = sorted(MODELS)
 
-SESSIONS, STEPS = 25, 40  # a fence: 1,000 steps
-FAULTY_SESSIONS = 100  # more, since their state is compared only at the end
+SESSIONS, STEPS = times(25), 40  # a fence: 1,000 steps
+FAULTY_SESSIONS = times(100)  # more, since their state is compared only at the end
 FAULTY = 0.5  # of the calls, where several faults are wanted at once: the rest bring the fence somewhere
 HEADS = ("head", "parent")  # two names of one thing, so that a value of one is a likely fault of the other
-EXAMPLES = 20  # a fence, of up to 30 steps: for what Hypothesis adds, the shrinking
+EXAMPLES = times(20)  # a fence, of up to 30 steps: for what Hypothesis adds, the shrinking
 
 
 @pytest.mark.parametrize("fence", FENCES)

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -34,7 +35,7 @@ SPEC = BatchSpec(
 )
 
 
-def row(run: str, bin_: str = "", *, hole: str = "") -> RunRow:
+def row(run: str, bin_: str = "", *, hole: str = "", detail: str = "") -> RunRow:
     """A run that has ended, in a bin or as a hole."""
     return RunRow(
         run=RunId(run),
@@ -51,6 +52,7 @@ def row(run: str, bin_: str = "", *, hole: str = "") -> RunRow:
         value="1",
         hole=hole,
         consumer="w1",
+        detail=detail,
     )
 
 
@@ -93,7 +95,8 @@ def closed(rows: tuple[RunRow, ...] = ROWS, gate: Mapping[str, float | int] | No
     snapshot = Snapshot.from_rows(rows, spec)
     status = BatchStatus.CLOSED if snapshot.accepted >= quorum else BatchStatus.INCONCLUSIVE
     name = snapshot.snapshot_id if status is BatchStatus.CLOSED else None
-    return Outcome.of(BatchInfo(spec, status, Plane.LIVE, "i1"), counters(status, snapshot_id=name), snapshot)
+    details = {row.run: row.detail for row in rows if row.detail}
+    return Outcome.of(BatchInfo(spec, status, Plane.LIVE, "i1"), counters(status, snapshot_id=name), snapshot, details)
 
 
 def still_open(status: BatchStatus = BatchStatus.OPEN) -> Outcome:
@@ -244,6 +247,27 @@ def test_a_thousand_holes_are_not_a_thousand_lines() -> None:
     assert "and 988 more" in text
     assert text.count("\n") < 30
     assert outcome.as_json()["holes"] == {"poison": 1000}
+
+
+def test_a_hole_is_shown_with_what_was_said_at_its_end_in_one_short_line_and_where_the_logs_are() -> None:
+    """`solver_error` alone sends everybody to the logs; a traceback of 2,000 characters would hide the other holes."""
+    rows = (
+        row("a#1", "pass"),
+        row("b#1", hole="solver_error", detail="KeyError: '/'"),
+        row("c#1", hole="solver_error", detail="ValueError: \x1b[2J" + "long\n" * 100),
+        row("d#1", hole="poison"),
+    )
+    outcome = closed(rows, quorum=1)
+    out = io.StringIO()
+    render(outcome, Console(file=out, width=200), Path("/home/logs/repair"))
+    lines = out.getvalue().splitlines()
+    found = [line.strip() for line in lines if "#1" in line or "logs" in line]
+    assert found[0] == "b#1   solver_error   KeyError: '/'"
+    assert found[1].startswith("c#1   solver_error   ValueError: \N{REPLACEMENT CHARACTER}[2Jlong long")
+    assert found[1].endswith("…")
+    assert len(found[1].removeprefix("c#1   solver_error   ")) == 100
+    assert found[2:] == ["d#1   poison", "logs in /home/logs/repair"]
+    assert "KeyError" not in json.dumps(outcome.as_json()), "the keys of the JSON are a promise"
 
 
 def test_text_of_a_user_is_not_taken_for_markup() -> None:

@@ -15,7 +15,7 @@ import pytest
 from bus.port import Group
 from bus.server import unix_url
 from bus.target import Target
-from tests.fleet import Done, Stage, Watch, case, eventually
+from tests.fleet import Stage, Watch, case, eventually
 from tests.servers import Kind, Missing, binary, running
 
 pytestmark = [
@@ -35,11 +35,6 @@ def result_of(stage: Stage) -> dict[str, Any]:
     """What `--json` wrote."""
     found: dict[str, Any] = json.loads((stage.root / "out.json").read_text())
     return found
-
-
-def last_words(done: Done) -> list[str]:
-    """What a role says that is no log line."""
-    return [line for line in done.err.splitlines() if not line.startswith("{")]
 
 
 async def consumers(batch: Watch, group: Group) -> set[str]:
@@ -78,10 +73,9 @@ async def test_roles_elsewhere_finish_the_batch_and_those_with_an_altered_copy_t
         ]
         for command in altered:
             done = await command.end()
-            (line,) = last_words(done)
             assert done.code == 2
-            assert line.startswith("evalbus: batch 'b' was made from another state of suite 'suite': "), line
-            assert "--suite" in line
+            assert done.complaint.startswith("batch 'b' was made from another state of suite 'suite': ")
+            assert "--suite" in done.complaint
         assert await consumers(batch, Group.PLANNER) == planners
         assert not await consumers(batch, Group.WORKER) | await consumers(batch, Group.SCORER)
 

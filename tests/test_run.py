@@ -149,8 +149,12 @@ async def test_what_goes_wrong_beside_the_answer_is_a_hole_by_its_name_and_below
     assert result["holes"] == {"scorer_error": 2, "solver_error": 1, "solver_timeout": 1}
     assert result["runs"] == {"fine#1": "pass"}
     assert result["gate"]["passed"] is not True
-    for run, why in (("solver-raises#1", "solver_error"), ("scorer-sleeps#1", "scorer_error")):
-        assert re.search(rf"^ +{run} +{why}$", done.out, re.MULTILINE)
+    for run, why, said in (
+        ("solver-raises#1", "solver_error", "ValueError: no such tool"),
+        ("scorer-sleeps#1", "scorer_error", "timed out after 0.5 s"),
+    ):
+        assert re.search(rf"^ +{run} +{why} +{said}$", done.out, re.MULTILINE)
+    assert f"  logs in {stage.home / 'logs' / 'b'}" in done.out
     async with stage.watch("b") as batch:
         raised, slow = await batch.row("solver-raises#1"), await batch.row("scorer-sleeps#1")
         assert raised is not None
@@ -198,6 +202,41 @@ async def test_the_gates_word_does_not_depend_on_who_reads_the_screen(undisturbe
     os.close(writer)
     done = await command.end()
     assert (done.code, done.err) == (0, "")
+
+
+async def test_a_screen_that_cannot_be_written_is_one_line(undisturbed: Undisturbed) -> None:
+    """`evalbus gate b > /dev/full`: the disk is full, the verdict was not told, and no traceback explains it."""
+    full = os.open("/dev/full", os.O_WRONLY)
+    command = undisturbed.stage.start("gate", "b", stdout=full)
+    os.close(full)
+    done = await command.end()
+    assert (done.code, done.complaint) == (2, "standard output cannot be written: No space left on device")
+
+
+async def test_what_a_solver_leaves_running_does_not_outlive_the_run(stage: Stage) -> None:
+    """A child in a session of its own, one whose parent has gone, and one of a worker that was killed.
+
+    The stage finds whatever is left of them.
+    """
+    suite = stage.suite([case("a"), case("b", solver="dies")], max_deliveries=1)
+    agent = (suite / "agent.py").read_text()
+    spawning = (
+        "async def solve(case, run):\n    import subprocess\n"
+        '    subprocess.Popen(["sleep", "3600"], start_new_session=True)\n'
+        '    subprocess.run("setsid sleep 3600 & echo started", shell=True)\n'
+    )
+    (suite / "agent.py").write_text(agent.replace("async def solve(case, run):\n", spawning))
+    done = await stage.call("run", suite, "--workers", 1, "--scorers", 1, "--batch", "b", "--json", "out.json")
+    assert done.code == 0, done.err
+    assert _read(stage.root / "out.json")["holes"] == {"poison": 1}
+    assert not [one for one in stage.processes() if one.arguments[:1] == ("sleep",)]
+
+
+async def test_the_version_is_told(stage: Stage) -> None:
+    """For whoever reports a problem."""
+    done = await stage.call("--version")
+    assert (done.code, done.err) == (0, "")
+    assert re.fullmatch(r"evalbus \d+\.\d+\.\d+\n", done.out)
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ CASES = [
 ]
 """In each wave two runs wait in their scorer and two in their solver; of either two the first is wrong."""
 SMALL = ("--workers", 1, "--scorers", 1, "--batch", "b", "--json", "out.json")
+SAME = " --workers 1 --scorers 1 --json out.json"
 LARGER = ("--workers", 2, *SMALL[2:])
 
 
@@ -223,7 +224,7 @@ async def test_an_interrupted_run_says_how_to_resume_and_resuming_ends_the_same(
     stopped = command.done()
     assert stopped.code == 130
     (line,) = [line for line in stopped.err.splitlines() if line.startswith("evalbus: ")]
-    assert line == f"evalbus: interrupted; batch b is open; resume with: evalbus run '{suite}' --batch b"
+    assert line == f"evalbus: interrupted; batch b is open; resume with: evalbus run '{suite}' --batch b{SAME}"
     assert not (stage.root / "out.json").exists()
     open_all(stage)
     assert (await stage.call("run", suite, *SMALL)).code == 0

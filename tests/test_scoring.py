@@ -295,6 +295,7 @@ async def test_a_function_judges(tmp_path: Path, kind: str) -> None:
     [
         ("raise ValueError('no')", "ValueError: no"),
         ("import sys; sys.exit(0)", "SystemExit: 0"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
         ("return None", "the scorer returned NoneType, not a Score or a bool"),
         ("return 1", "the scorer returned int, not a Score or a bool"),
         ("return 'pass'", "the scorer returned str, not a Score or a bool"),

@@ -353,6 +353,19 @@ async def test_a_score_that_was_handed_back_is_there_at_once_for_the_next(batch:
         assert (await batch.bus.score_give_back(scoring.ref)).verb is Verb.DUPLICATE
 
 
+async def test_a_score_that_is_handed_back_over_and_over_counts_as_one_that_kills_its_scorers(batch: Batch) -> None:
+    """Likewise as with a run's worker: twenty times are free, then each is an attempt, up to the limit."""
+    scoring = await batch.scoring()
+    for _ in range(20):
+        await batch.bus.score_give_back(scoring.ref)
+        scoring = await batch.scoring()
+    entry = scoring.entry
+    assert (await batch.bus.score_give_back(scoring.ref)).verb is Verb.COMMIT
+    row = await batch.row(entry.run)
+    assert (row["state"], row["s.attempts"], row["entry"]) == ("sealed", "1", entry.id)
+    assert list(await batch.pending(Group.SCORER)) == [entry.id]
+
+
 async def test_a_fenced_scorer_hands_nothing_back(batch: Batch) -> None:
     """The message is its successor's."""
     late = await batch.scoring(S1)

@@ -501,6 +501,29 @@ async def test_hand_backs_never_make_a_run_poison(server: Target) -> None:
         assert (await batch.seal(await batch.claimed())).verb is Verb.COMMIT
 
 
+async def test_a_run_that_is_handed_back_over_and_over_is_taken_for_what_makes_its_workers_stop(server: Target) -> None:
+    """A solver that sends its worker SIGTERM: from the 21st time on each is a death, and the message stays with the dead.
+
+    So the next holder gets it as one that somebody had before, and drives it alone.
+    """
+    async with opened(server.address(), runs=1, max_deliveries=2) as batch:
+        await batch.admit()
+        for _ in range(20):
+            await batch.bus.give_back((await batch.claimed()).ref)
+        held = await batch.claimed()
+        for attempts in (1, 2):
+            assert (await batch.bus.give_back(held.ref)).verb is Verb.COMMIT
+            async with batch.unchanged():
+                assert (await batch.bus.give_back(held.ref)).verb is Verb.DUPLICATE
+            row = await batch.row(held.ref.run)
+            assert (row["state"], row["attempts"], row["entry"]) == ("queued", str(attempts), held.entry.id)
+            assert await batch.pending(Group.WORKER) == {held.entry.id: W1}
+            if attempts == 1:
+                held = await batch.claimed(W1, held.entry)
+        late = await batch.bus.claim(held.entry, LeaseId("late"), W1)
+        assert refused(late) == "reject poison (run.claim)"
+
+
 async def test_a_fenced_holder_cannot_hand_back_what_it_no_longer_has(batch: Batch) -> None:
     """It would emit a second message, and acknowledge its successor's."""
     late = await batch.claimed(W1)

@@ -28,9 +28,10 @@ from bus.target import Target
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId, RunId
 from bus.wire import Wire
 from tests.batches import FixedDoor
+from tests.soak import times
 from tests.twins import CountedTokens, MemorySide, ServerSide, Side, Twins, TwinsDifferError
 
-SESSIONS, STEPS, AFTER_CLOSE = 160, 60, 12
+SESSIONS, STEPS, AFTER_CLOSE = times(120), 60, 12
 CONSUMERS = [ConsumerId(name) for name in ("c1", "c2", "c3")]
 WORKER_STATES = (RunState.QUEUED, RunState.RUNNING)
 SCORER_STATES = (RunState.SEALED, RunState.SCORING)

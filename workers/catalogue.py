@@ -2,12 +2,12 @@
 
 A batch records the digest of its suite directory. A role serves a batch only with a copy of exactly that content: its
 own (`--suite DIR`) or the one at the path that the batch recorded. Anything else is refused in one line, and nothing of
-that batch is taken. Nor is anything before the role is prepared for that suite: code that does not import, or that takes
-its time to, holds no lease meanwhile.
+that batch is taken. Nor is anything before the role is prepared for that suite: code that does not import, or takes its
+time to, holds no lease meanwhile.
 
 A refusal stands: a batch never changes its digest. It ends the role if that was started for the refused batch
-(`--batch`), or, at the first look, for a suite of which no open batch can be served: waiting would look like work. Later
-it is only logged, once a batch: the one that the role is there for may yet come, or may just have ended.
+(`--batch`), or, at the first look, for a suite of which no open batch can be served: waiting would look like work.
+Later it is only logged, once a batch: the one that the role is there for may yet come, or may just have ended.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Catalogue:
         return suite
 
     async def _apart(self, function: Callable[[A], object], argument: A) -> object:
-        """Run the suite's code in a thread, as what is held must be renewed meanwhile; None when the role was stopped."""
+        """Run the suite's code in a thread: what is held must be renewed meanwhile. None when the role was stopped."""
         if self._stopped:
             return None
         # A thread that the process does not wait for.

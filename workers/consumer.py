@@ -119,7 +119,7 @@ class Consumer:
     def patience(self) -> float:
         """How many seconds the event loop may be away before it is given up; 0 while nothing is served.
 
-        The leases in hand are then long lost, and whoever held the loop has had all its time. May be called by any thread.
+        The leases in hand are lost by then, and whoever holds the loop has had all its time. Any thread may call it.
         """
         held = [self._catalogue.of(lease.entry.batch) for lease in list(self._holding.values())]
         return max((max(2 * one.lease, self._handler.time_of(one)) for one in held or self._served), default=0.0)

@@ -144,8 +144,8 @@ class Fleet:
                 return
             member.deaths += 1
             member.stillborn = 0 if life.came_up else member.stillborn + 1
-            if (error := _beyond_repair(member, code, life)) is not None:
-                self._fail(error)
+            if (reason := _beyond_repair(member, code, life)) is not None:
+                self._fail(reason)
                 return
             member.quick_deaths = member.quick_deaths + 1 if loop.time() - started < _AT_ONCE else 0
             self.restarts.append(f"{member.options.name} ended ({_how(code)}), started again")

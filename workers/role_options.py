@@ -13,7 +13,7 @@ __all__ = ["BLOCKED", "STOPPED", "Role", "RoleOptions"]
 STOPPED = 75
 """Exit code by which a fleet's process says that a signal stopped it: its batch has not ended (EX_TEMPFAIL)."""
 BLOCKED = 70
-"""Exit code of a process whose event loop the suite's code kept from going round (EX_SOFTWARE); see `workers.watchdog`."""
+"""Exit code of a process whose event loop the suite's code does not let go of (EX_SOFTWARE); see `workers.watchdog`."""
 
 
 class Role(StrEnum):

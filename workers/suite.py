@@ -86,8 +86,9 @@ def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
     runs = len(cases) * declared.trials
     if runs > MAX_RUNS:
         raise InputError(
-            f"trials: {len(cases):,} cases x {declared.trials:,} trials are {runs:,} runs, a batch has at most {MAX_RUNS:,}",
+            f"trials: {len(cases):,} cases x {declared.trials:,} trials are {runs:,} runs",
             file=source,
+            remedy=f"a batch has at most {MAX_RUNS:,}",
         )
     by_id = {case.id: case for case in cases}
     suite = declared.at(Place(root, source, cases, _digest(declared, cases, files), by_id, files.not_counted))

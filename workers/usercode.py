@@ -174,7 +174,8 @@ async def call(function: Function, *arguments: object) -> object:
             outcome = _Outcome(value=context.run(function, *arguments))
         except BaseException as error:  # also sys.exit: it would end the thread without a word
             outcome = _Outcome(error=error)
-        _end_a_fork(ours)
+        if os.getpid() != ours:  # a process that the function forked off, and that has come back out of it
+            os._exit(0)
         try:
             loop.call_soon_threadsafe(settle, outcome)
         except RuntimeError:
@@ -193,11 +194,8 @@ async def call_guarded(function: Function, *arguments: object) -> object:
     A cancellation passes if it is ours: the worker is stopping, the time is up, or the lease is gone. One that
     the function brought about by itself is its failure. So is a KeyboardInterrupt: in a role a Ctrl-C is no exception.
     """
-    ours = os.getpid()
     try:
-        result = await call(function, *arguments)
-        _end_a_fork(ours)
-        return result
+        return await call(function, *arguments)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -206,11 +204,4 @@ async def call_guarded(function: Function, *arguments: object) -> object:
     except GeneratorExit:  # nobody waits for us any more
         raise
     except BaseException as error:
-        _end_a_fork(ours)
         raise UserCodeError(describe(error)) from error
-
-
-def _end_a_fork(ours: int) -> None:
-    """A process that the function forked off has come back out of it. It is not this role, and must not act as it."""
-    if os.getpid() != ours:
-        os._exit(0)

@@ -1,8 +1,8 @@
 """A watch over the event loop, from a thread beside it: a process that does not get on ends, so that its runs can.
 
 A solver that never lets go of the loop (`while True: pass`, a blocking read) stops the beats of every run in its
-process. Their leases run out, but if all processes of a group are caught so, nobody is left to take the runs, and the
-batch would never close. No cancellation reaches such code; only the end of the process does. Then it is a death like any
+process. Their leases run out, but when all processes of a group are caught so, nobody is left to take the runs, and the
+batch never closes. No cancellation reaches such code; only the end of the process does. It is then a death like any
 other: the runs are taken by the next, and the one that did it ends as poison.
 
     the loop is away, and the code has    this thread says where in the code, and ends the process: exit `BLOCKED`
@@ -42,7 +42,7 @@ _UNKNOWN = 60.0  # seconds of patience while nothing is served yet
 
 @contextlib.contextmanager
 def watching(patience: Callable[[], float]) -> Iterator[None]:
-    """Watch the running loop. `patience()`: the seconds that it may be away now, asked in another thread; 0: for ever."""
+    """Watch the running loop. `patience()`, asked in another thread: the seconds that it may be away now, 0: for ever."""
     watchdog = _Watchdog(patience)
     context = contextvars.copy_context()  # what is bound to every line of this process's log
     threading.Thread(target=context.run, args=(watchdog.watch,), name="evalbus-watchdog", daemon=True).start()
