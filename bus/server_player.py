@@ -82,9 +82,7 @@ class _Batch:
 class ServerPlayer:
     """A `bus.vectors.Player` on a server. One vector at a time."""
 
-    def __init__(
-        self, door: Door, runtime: Runtime, *, plane: Plane = Plane.LIVE, bus: RedisBus | None = None
-    ) -> None:
+    def __init__(self, door: Door, runtime: Runtime, *, plane: Plane = Plane.LIVE, bus: RedisBus | None = None) -> None:
         """Connects on the first use. `bus`: one to share with other players; whoever made it closes it."""
         self._runtime = runtime
         self._plane = plane

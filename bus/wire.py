@@ -217,7 +217,7 @@ class Wire:
     def leave_to_parent(self) -> None:
         """In a process that was forked off: let go of the connection, without a word to the server.
 
-        Its number leads nowhere from now on, rather than to whatever is opened next. And should the child go on with its
+        Its number leads nowhere from now on, rather than to whatever is opened next. Should the child go on with its
         copy of the event loop, it would act as its parent: it ends instead.
         """
         sock = self._transport.get_extra_info("socket")

@@ -86,7 +86,7 @@ async def opened(
     address: Address, *, runs: int = 3, through: Address | None = None, name: str = "b", **spec: object
 ) -> AsyncIterator[Batch]:
     """A declared batch, let go at the end; what a test leaves behind is checked when the test itself has passed."""
-    batch = await Batch.open(address, runs=runs, through=through, name=name, **spec)
+    batch = await Batch.open(address, runs=runs, through=through, name=name, **spec)  # type: ignore[arg-type]
     try:
         yield batch
         await batch.check()

@@ -68,6 +68,18 @@ async def act(what):
         await asyncio.sleep(3600)
     if what == "dies":
         os._exit(3)
+    if what and what.startswith("exits "):
+        os._exit(int(what.removeprefix("exits ")))
+    if what == "interrupts":
+        raise KeyboardInterrupt
+    if what == "blocks":
+        while True:
+            pass
+    if what == "forks":
+        child = os.fork()
+        if child == 0:
+            raise ValueError("both go on from here")
+        os.waitpid(child, 0)
 
 
 async def solve(case, run):
@@ -102,7 +114,8 @@ def case(name: str, answer: str = "1", target: str = "1", **metadata: str) -> di
     """A case as a line of the data. Metadata:
 
     `gate`, `score_gate`  wait for that gate; `{gen}` in the first is the run's generation, as in `answer`
-    `solver`, `scorer`    `raises`, `sleeps` (for an hour) or `dies` (with its process)
+    `solver`, `scorer`    `raises`, `interrupts`, `sleeps` (for an hour), `dies` (with its process), `exits N`
+                          (likewise, by that code), `blocks` (its event loop), `forks` (and both go on)
     """
     return {"id": name, "input": answer, "target": target, "metadata": metadata}
 

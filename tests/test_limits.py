@@ -324,8 +324,8 @@ async def test_a_user_with_exactly_the_rights_that_are_asked_for_can_do_everythi
 
 # --- memory -----------------------------------------------------------------------------------------------------
 
-ROOMS = (-100_000, 0, 200, 2_000)
-"""Bytes above what is used, from none to enough for the first write of many."""
+ROOMS = (-(10**9), 0, 200, 2_000)
+"""Bytes above what is used: far too few, whatever is given back meanwhile; then none, and up to some writes' worth."""
 
 
 async def whole_of(wire: Wire) -> dict[bytes, object]:
@@ -347,7 +347,7 @@ async def squeezed(wire: Wire, send: Callable[[], Awaitable[object]]) -> int:
         for refusals, room in enumerate(ROOMS):
             used = re.search(rb"used_memory:(\d+)", await wire.call("INFO", "memory"))
             assert used is not None
-            await wire.call("CONFIG", "SET", "maxmemory", int(used[1]) + room)
+            await wire.call("CONFIG", "SET", "maxmemory", max(1, int(used[1]) + room))
             try:
                 await send()
             except ReplyError as error:

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, cast
 
 import pytest
 
-from bus.errors import ServerUnreachable
+from bus.errors import InputError, ServerUnreachable
 from bus.keys import BatchKeys
 from bus.memory_bus import MemoryBus, MemoryWorld
 from bus.port import BatchStatus, Bus, Counters, Group, RunRow, RunState
@@ -509,6 +509,58 @@ async def test_a_scorer_that_is_stopped_hands_its_run_back_and_no_attempt_is_cou
     await stage.closed()
     row = await stage.row(A)
     assert (row.bin, row.epoch, row.score_attempts) == ("pass", 4, 1)
+
+
+# --- room for few judgements -----------------------------------------------------------------------------
+
+
+async def test_a_scorer_that_finds_too_many_being_scored_keeps_the_run_and_asks_again_soon(stage: Stage) -> None:
+    """With a lease of an hour: given away, the message would wait for it to run out."""
+    judging = (
+        "import asyncio\nfrom pathlib import Path\n\n"
+        "async def score(case, sealed):\n"
+        "    while not Path(__file__).with_name('go.log').exists():\n        await asyncio.sleep(0.005)\n"
+        "    return True\n"
+    )
+    toml = SUITE.replace("300ms", "1h").replace('kind = "exact"', 'kind = "python"\npython = "judge.py:score"')
+    await stage.declare('ignore = ["*.log"]\nmax_in_flight = 1\n' + toml, judge_DOT_py=judging)
+    stage.planner()
+    stage.worker()
+    await stage.until(lambda now: now.sealed == 2)
+    stage.scorer()
+    await stage.until(lambda now: now.scoring == 1)
+    stage.scorer()
+    await stage.until(lambda now: now.refusals.get("backpressure", 0) >= 2)
+    (stage.root / "suite" / "go.log").touch()
+    counters = await stage.closed()
+    assert counters.bins == {"pass": 2, "fail": 0}
+    rows = await stage.bus.rows(BATCH, [A, B])
+    assert [row.score_attempts for row in rows] == [1, 1]
+
+
+async def test_a_scorer_that_waits_for_room_still_takes_over_what_the_room_is_taken_by(stage: Stage) -> None:
+    """The dead scorer's run is the one being scored. Who waited for its end in the only slot would wait for ever."""
+    await stage.declare("max_in_flight = 1\n" + SUITE)
+    stage.planner()
+    stage.worker()
+    await stage.until(lambda now: now.sealed == 2)
+    await stage.scorer(Moment("after", "score_claim")).halted()
+    stage.scorer()
+    counters = await stage.closed()
+    assert counters.bins == BOTH_SCORED
+
+
+async def test_code_that_does_not_import_is_found_before_anything_is_claimed(stage: Stage) -> None:
+    """Nobody holds a lease while a suite is imported, however long that takes; and no run is to blame when it fails."""
+    await stage.declare()
+    stage.planner()
+    await stage.until(lambda now: now.admitted == 2)
+    (stage.root / "suite" / "agent.py").write_text("import no_such_module\n")
+    worker = stage.worker()
+    with pytest.raises(InputError, match=r"agent.py does not import: ModuleNotFoundError: .*no_such_module") as caught:
+        await soon(worker.task)
+    assert "\n" not in str(caught.value)
+    assert [row.gen for row in await stage.bus.rows(BATCH, [A, B])] == [0, 0]
 
 
 # --- ends that are no score -------------------------------------------------------------------------------

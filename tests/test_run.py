@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from bus.errors import InputError
 from tests.fleet import Done, Stage, case, commits, eventually, read_export
+from workers.fleet import Fleet
+from workers.role_options import Role, RoleOptions
 
 pytestmark = [
     pytest.mark.process,
@@ -132,7 +135,7 @@ async def test_what_goes_wrong_beside_the_answer_is_a_hole_by_its_name_and_below
 ) -> None:
     """Neither a solver's crash nor a scorer's may count as a failure of the candidate, and none is tried again.
 
-    One that is too slow is cut off. With the quorum at 100 % four holes leave no number, and the gate has no word.
+    One that is too slow is cut off. With the quorum at 100 % six holes leave no number, and the gate has no word.
     """
     cases = [
         case("fine"),
@@ -140,13 +143,15 @@ async def test_what_goes_wrong_beside_the_answer_is_a_hole_by_its_name_and_below
         case("solver-sleeps", solver="sleeps"),
         case("scorer-raises", scorer="raises"),
         case("scorer-sleeps", scorer="sleeps"),
+        case("solver-interrupts", solver="interrupts"),
+        case("scorer-interrupts", scorer="interrupts"),
     ]
     suite = stage.suite(cases, quorum="100%", timeout="500ms", scorer_timeout="500ms", concurrency=5)
     done = await stage.call("run", suite, "--workers", 1, "--scorers", 1, "--batch", "b", "--json", "out.json")
     result = _read(stage.root / "out.json")
     assert done.code == 3
     assert (result["state"], result["snapshot_id"], result["pass_rate"]) == ("inconclusive", None, None)
-    assert result["holes"] == {"scorer_error": 2, "solver_error": 1, "solver_timeout": 1}
+    assert result["holes"] == {"scorer_error": 3, "solver_error": 2, "solver_timeout": 1}
     assert result["runs"] == {"fine#1": "pass"}
     assert result["gate"]["passed"] is not True
     for run, why, said in (
@@ -230,6 +235,19 @@ async def test_what_a_solver_leaves_running_does_not_outlive_the_run(stage: Stag
     assert done.code == 0, done.err
     assert _read(stage.root / "out.json")["holes"] == {"poison": 1}
     assert not [one for one in stage.processes() if one.arguments[:1] == ("sleep",)]
+
+
+async def test_a_log_that_has_grown_large_starts_anew_with_its_processs_next_life(tmp_path: Path) -> None:
+    """A solver that prints much, and is started again and again: the disk must not fill up by that."""
+    fleet = Fleet(tmp_path)
+    log = tmp_path / "w.log"
+    log.touch()
+    os.truncate(log, 10_000_001)
+    fleet.start([RoleOptions(role=Role.WORKER, suite=str(tmp_path / "nothing"), name="w")])
+    with pytest.raises(InputError, match="no such file or directory"):
+        await fleet.failed()
+    await fleet.stop()
+    assert 0 < log.stat().st_size < 10_000
 
 
 async def test_the_version_is_told(stage: Stage) -> None:

@@ -174,6 +174,46 @@ async def test_a_case_that_kills_its_worker_becomes_poison_after_five_deliveries
         assert [part.verb for part in claims if part.fence == "transcript" and part.op == "lease"] == ["commit"] * 5
 
 
+@pytest.mark.parametrize("code", [0, 2, 4])
+async def test_an_exit_code_of_the_suites_code_says_nothing_about_the_batch(stage: Stage, code: int) -> None:
+    """`os._exit` in a solver or scorer: 0 is not the batch's end, 2 and 4 are no refusal; a death is a death."""
+    cases = [case("solver", solver=f"exits {code}"), case("scorer", scorer=f"exits {code}"), case("good")]
+    done = await stage.call("run", stage.suite(cases, max_deliveries=1, quorum=1), *SMALL)
+    assert done.code == 0, done.err
+    assert f"ended (exit {code}), started again" in done.err
+    result = result_of(stage)
+    assert (result["state"], result["holes"]) == ("closed", {"judge_failed": 1, "poison": 1})
+    assert result["runs"] == {"good#1": "pass"}
+
+
+async def test_a_case_that_blocks_its_workers_event_loop_becomes_poison(stage: Stage) -> None:
+    """No beat leaves the process, no cancellation arrives: it would stand so for ever. It ends itself, and says where.
+
+    A scorer likewise.
+    """
+    cases = [case("solver", solver="blocks"), case("scorer", scorer="blocks"), case("good")]
+    suite = stage.suite(
+        cases, max_deliveries=1, quorum=1, lease="500ms", timeout="1s", scorer_timeout="100ms", concurrency=1
+    )
+    done = await stage.call("run", suite, *SMALL)
+    assert done.code == 0, done.err
+    assert "ended (its event loop was blocked), started again" in done.err
+    assert result_of(stage)["holes"] == {"judge_failed": 1, "poison": 1}
+    said = "".join(log.read_text() for log in (stage.home / "logs" / "b").iterdir())
+    assert '"event": "loop.blocked"' in said
+    assert "agent.py:" in said
+
+
+async def test_a_solver_that_forks_and_goes_on_in_both_is_still_one_worker(stage: Stage) -> None:
+    """The child has its parent's connection, event loop and leases: its failure would be taken for its parent's."""
+    cases = [case("forks", solver="forks"), *(case(f"c{number}") for number in range(3))]
+    done = await stage.call("run", stage.suite(cases, quorum="100%"), *SMALL)
+    assert done.code == 0, done.err
+    result = result_of(stage)
+    assert (result["runs"], result["rejects"]) == (dict.fromkeys((f"{one['id']}#1" for one in cases), "pass"), {})
+    await check_scored_once(stage, result["runs"])
+
+
 # --- told to stop -----------------------------------------------------------------------------------------
 
 

@@ -36,7 +36,8 @@ OWN_REASONS = {
     "poison",
     "schema",
     "stale_lease",
-    "server_changed", "still_known",
+    "server_changed",
+    "still_known",
 }
 """What the pipeline refuses for itself; every other reason is a fence's."""
 

@@ -18,6 +18,7 @@ from bus.scripts import call, script
 from bus.target import Target
 from bus.types import BatchId, EntryId, Gen, LeaseId, RunId, Verb
 from tests.batches import P1, W1, W2, Batch, FixedDoor, opened, refused
+from tests.waiting import soon
 from workers.runtime import SystemRuntime
 
 
@@ -542,4 +543,31 @@ async def test_two_batches_of_one_shard_do_not_touch_each_other(batch: Batch, se
     assert (await bus.claim(yours, LeaseId("L"), W1)).answer["gen"] == 1
     await bus.aclose()
     for key in [key for key in await batch._keys() if ":b:c:" in key]:
+        await batch.wire.call("DEL", key)
+
+
+async def test_who_has_one_slot_is_given_one_entry_however_many_batches_it_waits_for(
+    batch: Batch, server: Target
+) -> None:
+    """Three batches get a run at one instant: two would be delivered that find no slot, and be claimed by nobody."""
+    bus = RedisBus(FixedDoor(server.address()), SystemRuntime())
+    names = [batch.name, BatchId("c"), BatchId("d")]
+    for name in names[1:]:
+        await bus.create(replace(batch.spec, batch=name))
+    streams = [bus.keys(name).stream(Group.WORKER.stream) for name in names]
+    reading = asyncio.create_task(bus.read(Group.WORKER, W1, names, 1, 5_000))
+
+    async def blocked() -> bool:
+        return b"blocked_clients:1" in await batch.wire.call("INFO", "clients")
+
+    while not await blocked():
+        await asyncio.sleep(0.001)
+    await batch.wire.calls([("MULTI",), *(("XADD", stream, "*", "run", "r#1") for stream in streams), ("EXEC",)])
+    got = await soon(reading)
+    pending = [len(await batch.wire.call("XPENDING", stream, Group.WORKER, "-", "+", 10)) for stream in streams]
+    assert (len(got), sum(pending)) == (1, 1)
+    others = await bus.read(Group.WORKER, W1, names, 10, 1)
+    assert sorted(entry.batch for entry in [*got, *others]) == sorted(names)
+    await bus.aclose()
+    for key in [key for key in await batch._keys() if ":b:c:" in key or ":b:d:" in key]:
         await batch.wire.call("DEL", key)

@@ -502,7 +502,7 @@ async def test_hand_backs_never_make_a_run_poison(server: Target) -> None:
 
 
 async def test_a_run_that_is_handed_back_over_and_over_is_taken_for_what_makes_its_workers_stop(server: Target) -> None:
-    """A solver that sends its worker SIGTERM: from the 21st time on each is a death, and the message stays with the dead.
+    """A solver that sends its worker SIGTERM: from the 21st time on each is a death, its message stays with it.
 
     So the next holder gets it as one that somebody had before, and drives it alone.
     """

@@ -26,6 +26,7 @@ from bus.port import Bus, Entry, Group, Held, Ref, Runtime
 from bus.types import BatchId, ConsumerId, EntryId, LeaseId
 from workers.catalogue import Catalogue, Served
 from workers.quarantine import Quarantine
+from workers.suite import Suite
 
 __all__ = ["Consumer", "Handler", "Lease"]
 
@@ -67,6 +68,9 @@ class Handler(Protocol):
         Returns the seconds after which to try again when it cannot be claimed yet; None when no more is to be done.
         """
 
+    def prepare(self, suite: Suite) -> None:
+        """Before the first entry of a suite's batch, in a thread: import its code. Raises InputError."""
+
     def time_of(self, served: Served) -> float:
         """Seconds that the suite's code may take over one entry."""
 
@@ -90,6 +94,7 @@ class Consumer:
         """`slots`: how many entries are driven at a time; by default what the served suites say."""
         self._bus, self._runtime, self._group, self._name = bus, runtime, group, name
         self._catalogue, self._handler, self._given_slots = catalogue, handler, slots
+        catalogue.prepare = handler.prepare
         self._holding: dict[tuple[BatchId, EntryId], Lease] = {}
         self._quarantine = Quarantine()
         self._served: list[Served] = []

@@ -100,10 +100,8 @@ def _build(
         return Planner(bus, runtime, name, catalogue)
     if options.role is Role.WORKER:
         worker = Worker(bus, runtime, name, work)
-        catalogue.prepare = worker.prepare
         return Consumer(bus, runtime, Group.WORKER, name, catalogue, worker, options.slots)
     scorer = ScorerRole(bus, runtime, name, work)
-    catalogue.prepare = scorer.prepare
     return Consumer(bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots)
 
 

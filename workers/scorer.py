@@ -30,6 +30,7 @@ __all__ = ["ScorerRole", "head_of"]
 
 log = structlog.get_logger("evalbus.scorer")
 
+_AGAIN = 1.0  # seconds at most until a run is asked for again that too many others stood before
 _BACKSTOP = 5.0  # seconds beyond the suite's limit, which commands and functions keep themselves
 
 
@@ -69,7 +70,7 @@ class ScorerRole:
         entry = lease.entry
         decision = await self._bus.score_claim(entry, lease_id, self._name)
         if not decision.applied:
-            return served.lease / 10 if decision.reason == "backpressure" else None
+            return min(served.lease / 10, _AGAIN) if decision.reason == "backpressure" else None
         granted = decision.answer
         ref = lease.ref = Ref(entry.batch, entry.run, lease_id, Gen(granted["epoch"]))
         with structlog.contextvars.bound_contextvars(batch=entry.batch, run=entry.run, epoch=ref.gen):

@@ -10,8 +10,8 @@ other: the runs are taken by the next, and the one that did it ends as poison.
     the loop is away inside one call      neither can run; `faulthandler`, which needs no interpreter, writes where,
       that keeps the interpreter          and ends the process a little later: exit 1
 
-Silence is counted in looks, not on the clock. A process that was stopped, or a machine that slept, wakes up with the
-clock far on, and its loop is not to blame.
+This thread counts silence in looks, not on the clock: a process that was stopped, or a machine that slept, wakes up
+with the clock far on, and its loop is not to blame. (`faulthandler` cannot tell; so it is given twice the time.)
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNKNOWN = 60.0  # seconds of patience while nothing is served yet
 
 @contextlib.contextmanager
 def watching(patience: Callable[[], float]) -> Iterator[None]:
-    """Watch the running loop. `patience()`, asked in another thread: the seconds that it may be away now, 0: for ever."""
+    """Watch the running loop. `patience()`, asked in another thread: how many seconds it may be away now; 0: any."""
     watchdog = _Watchdog(patience)
     context = contextvars.copy_context()  # what is bound to every line of this process's log
     threading.Thread(target=context.run, args=(watchdog.watch,), name="evalbus-watchdog", daemon=True).start()
