@@ -14,7 +14,7 @@ demo: .venv/.ready   ## evaluate a small repair agent over four workers, on a pr
 	.venv/bin/evalbus run examples/repair --workers 4
 
 test: lint types     ## everything that must hold: lint, types, tests
-	$(PY) -m pytest
+	$(PY) -m pytest -n auto --dist loadfile
 
 lint: .venv/.dev     ## ruff, rules and format
 	$(PY) -m ruff check .

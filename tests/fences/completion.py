@@ -159,7 +159,7 @@ def _charged_as_named(step: Step) -> bool:
     """What each run has left, against what this step may cost it."""
     before, after = as_a(Completion, step.before), as_a(Completion, step.after)
     replayed = step.answer is not None and step.answer.verb is Verb.REPLAY
-    first_time = step.call.args.get("request_id") not in before.replayed
+    first_time = str(step.call.args.get("request_id")) not in before.replayed
     for run, at in after.runs.items():
         was = before.runs.get(run)
         mine = step.call.args.get("run") == run
