@@ -23,7 +23,7 @@ from pathlib import Path
 
 import structlog
 
-from bus.errors import EvalbusError, InputError, ServerError
+from bus.errors import EvalbusError, InputError, ServerError, ViolationError
 from workers.parent_death import die_with_parent
 from workers.role_options import BLOCKED, STOPPED, Role, RoleOptions
 
@@ -206,8 +206,9 @@ def _how(code: int) -> str:
 
 def _beyond_repair(member: _Member, code: int, life: _Life) -> EvalbusError | None:
     """Why there is no point in starting it again; None when there is."""
-    if code in (InputError.exit_code, ServerError.exit_code) and life.complaint:
-        return ServerError(life.complaint) if code == ServerError.exit_code else InputError(life.complaint)
+    for kind in (InputError, ServerError, ViolationError):
+        if code == kind.exit_code and life.complaint:
+            return kind(life.complaint)
     if member.stillborn < _STILLBORN:
         return None
     said = life.complaint or life.last
