@@ -36,7 +36,7 @@ from bus.port import (
     RunState,
     Runtime,
 )
-from bus.scripts import all_scripts, script
+from bus.scripts import Script, all_scripts, script
 from bus.streams import claimed, delivered
 from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, Gen, LeaseId, Plane, RunId, Verb
 from bus.wire import Reply
@@ -117,19 +117,34 @@ class RedisBus:
         target = script(f"run.{name}")
         scope = self._scope(batch, run)
         scope.update(extra_keys or {})
-        keys = {key.removesuffix("…"): scope[key.removesuffix("…")] for key in target.keys}
         if run is not None:
             fields["run"] = run
-
-        def argv(server: str) -> Mapping[str, object]:
-            return {"envelope": self._envelope(batch, server=server or None, **fields), **(extra_argv or {})}
-
-        decision = await self._link.run(target, keys, argv)
-        if decision.reason == "server_changed" and await self._restarted(batch):
-            decision = await self._link.run(target, keys, argv)
+        [decision] = await self._send(target, batch, scope, extra_argv or {}, **fields)
         if decision.verb is not Verb.COMMIT:
             log.info("step.not_committed", step=name, batch=batch, run=run, decision=str(decision))
         return decision
+
+    async def _send(
+        self,
+        target: Script,
+        batch: BatchId,
+        scope: Mapping[str, object],
+        rest: Mapping[str, object],
+        **fields: object,
+    ) -> list[Decision]:
+        """Call a script with those of the scope's keys that it names, the envelope, and the rest of its arguments.
+
+        The envelope says which life of the server it is for. Where the batch knows another, that is settled first.
+        """
+        keys = {name: scope[name] for name in (key.removesuffix("…") for key in target.keys)}
+
+        def argv(server: str) -> Mapping[str, object]:
+            return {"envelope": self._envelope(batch, server=server or None, **fields), **rest}
+
+        decisions = await self._link.run_many(target, keys, argv)
+        if decisions and decisions[0].reason == "server_changed" and await self._restarted(batch):
+            decisions = await self._link.run_many(target, keys, argv)
+        return decisions
 
     async def _restarted(self, batch: BatchId) -> bool:
         """Another life of the server: void what the last one granted, in case that it lost what it had answered."""
@@ -524,22 +539,10 @@ class RedisBus:
             "rows": [keys.run(ref.run) for ref in leases],
         }
         items = [part for ref in leases for part in (ref.run, ref.lease_id, str(ref.gen))]
-        named = {key.removesuffix("…"): scope[key.removesuffix("…")] for key in target.keys}
-
-        def argv(server: str) -> Mapping[str, object]:
-            envelope = self._envelope(
-                batch,
-                server=server or None,
-                group=group.value,
-                consumer=consumer,
-                leases=len(leases),
-                entries=len(entries),
-            )
-            return {"envelope": envelope, "items": [*items, *entries]}
-
-        decisions = await self._link.run_many(target, named, argv)
-        if decisions and decisions[0].reason == "server_changed" and await self._restarted(batch):
-            decisions = await self._link.run_many(target, named, argv)
+        decisions = await self._send(
+            target, batch, scope, {"items": [*items, *entries]},
+            group=group.value, consumer=consumer, leases=len(leases), entries=len(entries),
+        )  # fmt: skip
         return dict(zip(leases, decisions, strict=True))
 
     async def append(self, ref: Ref, parent: Digest, seq: int, payloads: Sequence[str]) -> Decision:
