@@ -138,7 +138,11 @@ def test_an_archive_that_grows_without_end_is_refused(tmp_path: Path, monkeypatc
         unpack(hostile(*(member(str(n)) for n in range(4))), tmp_path / "b")
 
 
-@pytest.mark.parametrize("data", [b"", b"plain text", gzip.compress(b"x" * 2000)])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"plain text", gzip.compress(b"x" * 2000)],
+    ids=["nothing", "plain text", "compressed"],  # compressed bytes carry the time, and each test process must name the same tests
+)
 def test_bytes_that_are_no_archive_are_refused(tmp_path: Path, data: bytes) -> None:
     """Foreign or empty: one line."""
     with pytest.raises(TreeError, match="not a packed tree"):
