@@ -1,21 +1,62 @@
-"""The artifact store: bytes that are too large for the server, in a directory that the machines share.
+"""The artifact store: bytes that are too large for the server, where all machines can reach them.
 
-Content-addressed: a file's name is the SHA-256 of its bytes, so writing twice is writing once, and a reader can tell
-whether it got what was named.
+Content-addressed: an artifact's name is the SHA-256 of its bytes. So writing twice is writing once, whoever writes
+second writes the same, and a reader can tell whether it got what was named.
+
+    DIR, file:///dir          a directory that the machines share
+    s3://bucket/prefix        S3, or what speaks its protocol (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, …; `evalbus[s3]`)
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote, urlsplit
 
+from bus.errors import InputError
 from bus.types import Digest
 
-__all__ = ["ArtifactStore"]
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+__all__ = ["ArtifactStore", "BucketArtifacts", "DirectoryArtifacts", "open_artifacts"]
 
 
-class ArtifactStore:
+class ArtifactStore(Protocol):
+    """Where artifacts are kept."""
+
+    async def put(self, digest: Digest, data: bytes) -> None:
+        """Store; whole or not at all, also when the machine dies in between. Raises InputError with a remedy."""
+
+    async def get(self, digest: Digest) -> bytes | None:
+        """The bytes under that name, or None. The caller rehashes. Raises InputError with a remedy."""
+
+
+def open_artifacts(where: str) -> ArtifactStore:
+    """The store that a `--artifacts` option names. Nothing is written yet. Raises InputError."""
+    parts = urlsplit(where)
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise InputError(
+                f"--artifacts {where}: a file URL names no other machine", remedy="write file:///directory"
+            )
+        return DirectoryArtifacts(Path(unquote(parts.path)))
+    if parts.scheme == "s3":
+        if not parts.netloc:
+            raise InputError(f"--artifacts {where}: no bucket is named", remedy="write s3://bucket/prefix")
+        return BucketArtifacts(parts.netloc, parts.path.strip("/"))
+    if "://" in where:
+        raise InputError(
+            f"--artifacts {where}: nothing here reads {parts.scheme}://",
+            remedy="give a directory, or s3://bucket/prefix",
+        )
+    return DirectoryArtifacts(Path(where))
+
+
+class DirectoryArtifacts:
     """A directory of content-addressed files, two levels deep."""
 
     def __init__(self, root: Path) -> None:
@@ -25,9 +66,17 @@ class ArtifactStore:
     def _path(self, digest: Digest) -> Path:
         return self._root / digest[:2] / digest
 
-    def put(self, digest: Digest, data: bytes) -> None:
+    async def put(self, digest: Digest, data: bytes) -> None:
         """Store; whole or not at all, also when the machine dies in between."""
-        path = self._path(digest)
+        try:
+            await asyncio.to_thread(self._write, self._path(digest), data)
+        except OSError as error:
+            raise InputError(
+                f"{self._root}: an artifact cannot be stored: {error.strerror}",
+                remedy="give a directory that can be written to: --artifacts DIR",
+            ) from error
+
+    def _write(self, path: Path, data: bytes) -> None:
         if path.exists():
             return
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,9 +91,78 @@ class ArtifactStore:
             Path(name).unlink(missing_ok=True)
             raise
 
-    def get(self, digest: Digest) -> bytes | None:
+    async def get(self, digest: Digest) -> bytes | None:
         """The bytes under that name, or None. The caller rehashes."""
         try:
-            return self._path(digest).read_bytes()
+            return await asyncio.to_thread(self._path(digest).read_bytes)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise InputError(f"{self._path(digest)}: {error.strerror}", remedy="make it readable") from error
+
+
+class BucketArtifacts:
+    """A bucket, or a part of one. An object appears whole or not at all: that is S3's own promise for a PUT."""
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        """Endpoint, region and keys come from the AWS variables of the environment. Raises InputError."""
+        try:
+            from obstore.store import S3Store  # noqa: PLC0415 - an extra, and slow to import
+        except ImportError:
+            raise InputError("S3 takes a package that is not installed", remedy="pip install 'evalbus[s3]'") from None
+        self._name = f"s3://{bucket}/{prefix}".rstrip("/")
+        plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+        try:
+            self._store: S3Store = S3Store(
+                bucket, prefix=prefix or None, client_options={"allow_http": plain, "timeout": "60s"}
+            )
+        except Exception as error:  # the library raises what its settings make it
+            raise self._unusable(error) from error
+
+    async def put(self, digest: Digest, data: bytes) -> None:
+        """Store. The same name is the same bytes: an object that is there already is not sent again."""
+        import obstore  # noqa: PLC0415 - see __init__
+        from obstore.exceptions import BaseError  # noqa: PLC0415
+
+        if await self._is_there(digest):
+            return
+        try:
+            await obstore.put_async(self._store, self._path(digest), data)
+        except (BaseError, FileNotFoundError) as error:  # the latter: no such bucket
+            raise self._unusable(error) from error
+
+    async def _is_there(self, digest: Digest) -> bool:
+        import obstore  # noqa: PLC0415
+        from obstore.exceptions import BaseError  # noqa: PLC0415
+
+        try:
+            await obstore.head_async(self._store, self._path(digest))
+        except FileNotFoundError:
+            return False
+        except BaseError as error:
+            raise self._unusable(error) from error
+        return True
+
+    async def get(self, digest: Digest) -> bytes | None:
+        """The bytes under that name, or None. The caller rehashes."""
+        import obstore  # noqa: PLC0415
+        from obstore.exceptions import BaseError  # noqa: PLC0415
+
+        try:
+            found = await obstore.get_async(self._store, self._path(digest))
+            return bytes(await found.bytes_async())
         except FileNotFoundError:
             return None
+        except BaseError as error:
+            raise self._unusable(error) from error
+
+    @staticmethod
+    def _path(digest: Digest) -> str:
+        return f"{digest[:2]}/{digest}"
+
+    def _unusable(self, error: BaseException) -> InputError:
+        # The library's text is long and may quote what was sent: its kind says enough.
+        return InputError(
+            f"{self._name} cannot be used ({type(error).__name__})",
+            remedy="check AWS_ENDPOINT_URL, AWS_REGION and the keys in this environment, and that the bucket exists",
+        )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
+from moto.server import ThreadedMotoServer
+from obstore.store import S3Store
 
-from bus.artifacts import ArtifactStore
+from bus.artifacts import DirectoryArtifacts, open_artifacts
 from bus.envelopes import MAX_PAYLOAD
 from bus.errors import InputError, ViolationError
 from bus.redis_bus import RedisBus
@@ -20,6 +24,7 @@ from tests.batches import FixedDoor
 from workers.runtime import SystemRuntime
 
 BATCH = BatchId("b")
+CANARY = "canary-secret-key"
 
 
 def digest_of(data: bytes) -> Digest:
@@ -43,7 +48,10 @@ async def stores(server: Target, tmp_path: Path) -> AsyncIterator[Stores]:
     door, runtime = FixedDoor(server.address()), SystemRuntime()
     root = tmp_path / "artifacts"
     one = Stores(
-        RedisBus(door, runtime, artifacts=root), RedisBus(door, runtime), await Wire.open(server.address()), root
+        RedisBus(door, runtime, artifacts=open_artifacts(str(root))),
+        RedisBus(door, runtime),
+        await Wire.open(server.address()),
+        root,
     )
     yield one
     await one.shared.aclose()
@@ -88,18 +96,93 @@ async def test_bytes_that_are_not_those_that_were_named_are_never_returned(store
         await stores.shared.get_blob(BATCH, digest)
 
 
-def test_a_file_that_could_not_be_written_whole_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_could_not_be_written_whole_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Full disk, or a death in the middle: a reader finds all of it or nothing, and no rest of it lies about."""
-    store, digest = ArtifactStore(tmp_path), digest_of(b"data")
+    store, digest = DirectoryArtifacts(tmp_path), digest_of(b"data")
 
     def fail(_handle: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(OSError, match="No space left"):
-        store.put(digest, b"data")
-    assert store.get(digest) is None
+    with pytest.raises(InputError, match="No space left"):
+        await store.put(digest, b"data")
+    assert await store.get(digest) is None
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     monkeypatch.undo()
-    store.put(digest, b"data")
-    assert store.get(digest) == b"data"
+    await store.put(digest, b"data")
+    assert await store.get(digest) == b"data"
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("s3:///prefix", "no bucket is named.*s3://bucket/prefix"),
+        ("gs://bucket", "nothing here reads gs://.*s3://bucket/prefix"),
+        ("file://elsewhere/dir", "names no other machine.*file:///directory"),
+    ],
+)
+def test_a_place_that_is_none_is_refused_before_anything_runs(where: str, said: str) -> None:
+    """Told when the option is read, not when the first large workspace is sealed."""
+    with pytest.raises(InputError, match=said):
+        open_artifacts(where)
+
+
+@pytest.mark.parametrize("where", ["{}", "file://{}"])
+async def test_a_directory_may_be_named_as_a_path_or_as_a_url(tmp_path: Path, where: str) -> None:
+    """Blanks in it as well."""
+    directory, digest = tmp_path / "a b", digest_of(b"data")
+    await open_artifacts(where.format(str(directory).replace(" ", "%20") if "file" in where else directory)).put(
+        digest, b"data"
+    )
+    assert await DirectoryArtifacts(directory).get(digest) == b"data"
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
+    """A bucket on a server that speaks S3's protocol over HTTP; the environment says where it is."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    httpx.put(f"http://{host}:{port}/evals").raise_for_status()
+    yield S3Store("evals", client_options={"allow_http": True})
+    server.stop()
+
+
+async def test_a_large_workspace_travels_through_a_bucket(server: Target, bucket: S3Store) -> None:
+    """One machine stores, another fetches: nothing is shared but the server and the bucket."""
+    data = bytes(n % 251 for n in range(MAX_PAYLOAD + 1))
+    digest = digest_of(data)
+    door, runtime = FixedDoor(server.address()), SystemRuntime()
+    one = RedisBus(door, runtime, artifacts=open_artifacts("s3://evals/some/where"))
+    other = RedisBus(door, runtime, artifacts=open_artifacts("s3://evals/some/where"))
+    try:
+        assert await one.put_blob(BATCH, data) == digest
+        assert await one.put_blob(BATCH, data) == digest
+        assert await other.get_blob(BATCH, digest) == data
+        name = f"some/where/{digest[:2]}/{digest}"
+        assert bytes((await bucket.get_async(name)).bytes()) == data
+        await bucket.put_async(name, b"another tree")
+        with pytest.raises(ViolationError, match="holds other bytes"):
+            await other.get_blob(BATCH, digest)
+        with pytest.raises(InputError, match="no artifact"):
+            await other.get_blob(BATCH, digest_of(b"nowhere"))
+    finally:
+        await one.aclose()
+        await other.aclose()
+
+
+async def test_a_bucket_that_cannot_be_used_is_told_in_one_line_without_the_key(bucket: S3Store) -> None:
+    """No such bucket: the library's own message is a page long, and quotes the request."""
+    assert bucket
+    store, digest = open_artifacts("s3://nobody"), digest_of(b"data")
+    with pytest.raises(InputError, match=r"s3://nobody cannot be used \(.*AWS_ENDPOINT_URL") as told:
+        await store.put(digest, b"data")
+    assert "\n" not in str(told.value)
+    assert CANARY not in str(told.value)
