@@ -13,7 +13,7 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NoReturn
 
@@ -24,7 +24,7 @@ from bus.target import Target
 from bus.types import Plane
 from bus.wire import Wire
 
-__all__ = ["COMMANDS", "ServerFacts", "check_fit"]
+__all__ = ["COMMANDS", "READING", "ServerFacts", "check_fit"]
 
 _SILENCE = 5.0  # seconds for connecting, and again for all answers together
 _LOADING = 10.0  # seconds to wait for a server that is reading its data
@@ -63,6 +63,13 @@ COMMANDS = (
 )
 """What scripts and clients call, in a form that the server can check against the user's rights."""
 
+_READS = {
+    "exists", "get", "hget", "hgetall", "hmget", "info", "lrange", "scard", "sismember", "smembers", "time", "xpending",
+    "xrange",
+}  # fmt: skip
+READING = tuple(line for line in COMMANDS if line.split()[0] in _READS)
+"""Those of them that write nothing: what it takes to look."""
+
 _PROBE = """#!lua
 local denied = {}
 for _, line in ipairs(ARGV) do
@@ -99,8 +106,11 @@ class ServerFacts:
         return f"{self.product.capitalize()} {'.'.join(map(str, self.version))}"
 
 
-async def check_fit(target: Target, *, plane: Plane = Plane.LIVE) -> ServerFacts:
-    """Examine a server. Raises ServerUnreachable or ServerUnfit, and InputError for the files of TLS."""
+async def check_fit(target: Target, *, plane: Plane = Plane.LIVE, commands: Sequence[str] = COMMANDS) -> ServerFacts:
+    """Examine a server, for a user who will call `commands`; none when it is only looked at.
+
+    Raises ServerUnreachable or ServerUnfit, and InputError for the files of TLS.
+    """
     address = target.address()
     try:
         async with asyncio.timeout(_SILENCE):
@@ -113,7 +123,7 @@ async def check_fit(target: Target, *, plane: Plane = Plane.LIVE) -> ServerFacts
     try:
         info = await _loaded(target, wire)
         async with asyncio.timeout(_SILENCE):
-            return await _examine(target, plane, wire, info)
+            return await _examine(target, plane, commands, wire, info)
     except (ServerUnreachable, TimeoutError) as error:
         _unreachable(target, error)
     except ReplyError as error:
@@ -134,7 +144,7 @@ async def _loaded(target: Target, wire: Wire) -> Info:
         await asyncio.sleep(0.05)
 
 
-async def _examine(target: Target, plane: Plane, wire: Wire, info: Info) -> ServerFacts:
+async def _examine(target: Target, plane: Plane, commands: Sequence[str], wire: Wire, info: Info) -> ServerFacts:
     product: Literal["redis", "valkey"] = "valkey" if "valkey_version" in info else "redis"
     number = info.get(f"{product}_version")
     if number is None:
@@ -158,12 +168,8 @@ async def _examine(target: Target, plane: Plane, wire: Wire, info: Info) -> Serv
     if policy != "noeviction":
         remedy = "CONFIG SET maxmemory-policy noeviction"
         _unfit(target, f"its maxmemory-policy is {policy}: it may drop keys that the fences rest on", remedy)
-    sha = await wire.call("SCRIPT", "LOAD", _PROBE)
-    words = await wire.call("EVALSHA", sha, 1, registry(plane), *COMMANDS)
-    denied = ", ".join(word.decode() for word in words)
-    if denied:
-        _unfit(target, f"this user may not call {denied} on the keys evb:*", _GRANT)
-
+    if commands:
+        await _probe(target, plane, commands, wire)
     aof, fsync = info.get("aof_enabled") == "1", config.get("appendfsync")
     return ServerFacts(
         product=product,
@@ -176,6 +182,14 @@ async def _examine(target: Target, plane: Plane, wire: Wire, info: Info) -> Serv
         maxmemory=int(info.get("maxmemory", 0)),
         warnings=tuple(_warnings(target, aof=aof, fsync=fsync)),
     )
+
+
+async def _probe(target: Target, plane: Plane, commands: Sequence[str], wire: Wire) -> None:
+    sha = await wire.call("SCRIPT", "LOAD", _PROBE)
+    words = await wire.call("EVALSHA", sha, 1, registry(plane), *commands)
+    denied = ", ".join(word.decode() for word in words)
+    if denied:
+        _unfit(target, f"this user may not call {denied} on the keys evb:*", _GRANT)
 
 
 def _warnings(target: Target, *, aof: bool, fsync: str | None) -> list[str]:
