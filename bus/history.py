@@ -28,6 +28,7 @@ from bus.errors import InputError, ViolationError
 from bus.keys import BatchKeys
 from bus.link import Link
 from bus.port import BatchInfo
+from bus.scripts import script
 from bus.snapshot import Snapshot
 from bus.types import BatchId, EntryId, Plane, RunId
 
@@ -143,9 +144,13 @@ def _arguments(entry: Recorded, part: Part) -> dict[str, Any]:
     fence = CONTRACT.get(part.fence)
     if fence is None or part.op not in fence.ops:
         return dict(part.args)
+    named = {**entry.envelope, **part.args}
+    if part.fence == "transcript" and "run" not in part.args and "conversation" in entry.envelope:
+        # Each conversation of a run is a chain of its own.
+        named["run"] = f"{entry.envelope.get('run')}~{entry.envelope['conversation']}"
     args = {}
     for arg in fence.ops[part.op].args:
-        value = part.args.get(arg.name, entry.envelope.get(arg.name))
+        value = named.get(arg.name)
         if value is not None:
             args[arg.name] = _as_presented(value)
     return args
@@ -172,19 +177,23 @@ def _answer(part: Part) -> dict[str, Any]:
 
 async def _payload(link: Link, keys: BatchKeys, entry: Recorded, part: Part, args: Mapping[str, Any]) -> str | None:
     if entry.presented:  # refused: the event was presented whole, and is nowhere else in this form
-        position = 2
-        if entry.command == "run.append":
-            position = 3 + 2 * (int(args["seq"]) - int(entry.envelope["seq"]))
-        raw = entry.presented.get(position)
+        raw = entry.presented.get(_position(entry, int(args["seq"])))
         return None if raw is None else raw.decode("utf-8", "surrogatepass")
-    run, seq = RunId(args["run"]), args["seq"]
-    found = await link.command("XRANGE", keys.transcript(run), f"{seq}-0", f"{seq}-0")
+    chain, seq = RunId(args["run"]), args["seq"]
+    found = await link.command("XRANGE", keys.transcript(chain), f"{seq}-0", f"{seq}-0")
     if not found:
-        raise ViolationError(f"run {run}: event {seq} is in the history but not in the transcript")
+        raise ViolationError(f"run {chain}: event {seq} is in the history but not in the transcript")
     flat = found[0][1]
     payload = dict(zip(flat[::2], flat[1::2], strict=True))[b"p"]
     text: str = payload.decode("utf-8", "surrogatepass")
     return text
+
+
+def _position(entry: Recorded, seq: int) -> int:
+    """Which argument of a command is the payload of its event `seq`."""
+    if entry.command == "run.append":  # several events: a head and a payload each
+        return 3 + 2 * (seq - int(entry.envelope["seq"]))
+    return script(entry.command).argv.index("payload") + 1
 
 
 def chained(previous: str, line: Line) -> tuple[str, str]:
@@ -211,6 +220,7 @@ async def export(
         "judge_policy": spec.judge_policy,
         "replay_budget": spec.replay_budget,
         "gate": dict(spec.gate),
+        "limits": dict(spec.limits),
     }
     suite = {"name": spec.suite, "digest": spec.suite_digest}
     yield (

@@ -4,18 +4,20 @@ The plane is the first thing in each key, and so in each server ACL; the part in
 one hash slot, so that a script may touch several of them on a Cluster.
 
     evb:{live.0}:batches                      HASH    batch → status: what there is on this shard
+    evb:{live.0}:endpoint:<endpoint>          HASH    its token buckets and its pause, of all batches and workers
     evb:{live.0}:b:<batch>:batch              HASH    declaration, status, counters
     evb:{live.0}:b:<batch>:run:<run>          HASH    one run: the scalars of all fences
-    evb:{live.0}:b:<batch>:transcript:<run>   STREAM  one event an entry, ids <seq>-0
+    evb:{live.0}:b:<batch>:transcript:<run>~<conversation> STREAM one event an entry, ids <seq>-0
     evb:{live.0}:b:<batch>:desk:<name>        HASH    a bounded desk: places, leases not released yet
     evb:{live.0}:b:<batch>:plane              HASH    admissions of both planes, shadow places taken
     evb:{live.0}:b:<batch>:undo:live|shadow   STREAM  inverses to be run on that plane
     evb:{live.0}:b:<batch>:leases             HASH    lease id → run, for every lease ever granted
     evb:{live.0}:b:<batch>:requests           HASH    request id → run, for every request ever opened
     evb:{live.0}:b:<batch>:slots              HASH    slot → the call that has it
+    evb:{live.0}:b:<batch>:bundle             HASH    which bytes are the suite's bundle, and who signed them
     evb:{live.0}:b:<batch>:index              LIST    run ids in order of admission
     evb:{live.0}:b:<batch>:review             SET     runs whose score waits for a person or a rebind
-    evb:{live.0}:b:<batch>:runs|scores|results STREAM what the groups worker, scorer and planner read
+    evb:{live.0}:b:<batch>:runs|tools|scores|results STREAM what the groups worker (two), scorer and planner read
     evb:{live.0}:b:<batch>:history            STREAM  every decision
     evb:{live.0}:b:<batch>:dead               STREAM  dead letters
     evb:{live.0}:b:<batch>:blob:<digest>      STRING  content-addressed bytes
@@ -27,15 +29,31 @@ from dataclasses import dataclass
 
 from bus.types import BatchId, Digest, Plane, RunId
 
-__all__ = ["RUNS_DESK", "BatchKeys", "registry"]
+__all__ = [
+    "RUNS_DESK",
+    "BatchKeys",
+    "any_shard",
+    "endpoint",
+    "registry",
+]
 
 RUNS_DESK = "runs"
 """The desk at which a run holds a place from its admission to its end."""
 
 
+def any_shard(plane: Plane) -> str:
+    """What every key of a plane begins with, `*` for the shard: a pattern, for server users."""
+    return f"evb:{{{plane}.*}}:"
+
+
 def registry(plane: Plane, shard: int = 0) -> str:
     """The hash that names the shard's batches."""
     return f"evb:{{{plane}.{shard}}}:batches"
+
+
+def endpoint(plane: Plane, name: str, shard: int = 0) -> str:
+    """What all workers together may ask of one model endpoint."""
+    return f"evb:{{{plane}.{shard}}}:endpoint:{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +102,11 @@ class BatchKeys:
         return self._key("slots")
 
     @property
+    def bundle(self) -> str:
+        """Which bytes are the suite's bundle, and who signed them."""
+        return self._key("bundle")
+
+    @property
     def index(self) -> str:
         """Run ids in order of admission."""
         return self._key("index")
@@ -104,19 +127,19 @@ class BatchKeys:
         return self._key("dead")
 
     def stream(self, name: str) -> str:
-        """The stream `runs`, `scores` or `results`."""
+        """The stream `runs`, `tools`, `scores` or `results`."""
         return self._key(name)
 
     def run(self, run: RunId) -> str:
         """One run's hash."""
         return self._key("run", run)
 
-    def transcript(self, run: RunId) -> str:
-        """One run's events."""
-        return self._key("transcript", run)
+    def transcript(self, run: RunId, conversation: int | None = None) -> str:
+        """The events of one conversation of a run; without one, of a chain as fence 7 itself names it."""
+        return self._key("transcript", run if conversation is None else f"{run}~{conversation}")
 
     def desk(self, name: str = RUNS_DESK) -> str:
-        """One desk."""
+        """The desk `runs`, `model` or `judge`."""
         return self._key("desk", name)
 
     def blob(self, digest: Digest) -> str:

@@ -1,4 +1,4 @@
-"""A batch in memory: the models of the fences, and the life of each run, moved by the pipeline's joint steps.
+"""A batch in memory: the models of the twelve fences, and the life of each run, moved by the pipeline's joint steps.
 
 What `lua/run/*.lua` does on the server is done here by the reference models: the same checks in the same order, all of
 a step's changes or none, a record of every decision. The two are written apart and compared step by step, so that
@@ -7,33 +7,65 @@ either shows what is wrong with the other.
 
 from __future__ import annotations
 
-import copy
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from bus.history import Part, Recorded
+from bus.history import Recorded
 from bus.memory_streams import MemoryStream
-from bus.models import Answer, Model, Verb
 from bus.models.admission import Admission
+from bus.models.completion import Completion
 from bus.models.histogram import Histogram, Status
+from bus.models.indoubt import InDoubt
+from bus.models.join import Join
 from bus.models.judge import Judge
-from bus.models.model import fits
+from bus.models.ledger import Ledger
+from bus.models.model import MAX_INT
+from bus.models.outbox import Outbox
+from bus.models.plane import Plane
+from bus.models.sandbox import Sandbox
 from bus.models.transcript import Run as Chain
 from bus.models.transcript import Transcript
-from bus.port import BatchSpec, Group, RunState
-from bus.types import ConsumerId, Decision, EntryId, Gen, RunId
-from bus.types import Verb as BusVerb
+from bus.models.workspace import Workspace
+from bus.port import BatchSpec, FanOut, Group, RunState
+from bus.port_calls import JUDGE_DESK, MODEL_DESK
+from bus.types import EntryId, Gen, RunId
 
-__all__ = ["WAITING", "Command", "Life", "MemoryBatch", "is_entry_id"]
+__all__ = ["RUNS_DESK", "VERDICT_SCHEMA", "WAITING", "Life", "MemoryBatch", "OpenCall", "ToolLife"]
 
-COMMIT = Answer(Verb.COMMIT)
+RUNS_DESK = "runs"
+
+VERDICT_SCHEMA = "bin/1"
+"""The form of a verdict that a score attaches to its tree: the bin's name."""
 
 WAITING: Mapping[Group, tuple[RunState, ...]] = {
     Group.WORKER: (RunState.QUEUED, RunState.RUNNING),
     Group.SCORER: (RunState.SEALED, RunState.SCORING),
 }
 """The states in which a run has its message in a group's stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A request that has a place at a desk: what to give up when its run is taken from its holder."""
+
+    desk: str
+    step: str
+    attempt: int
+    request: str
+
+
+@dataclass(slots=True)
+class ToolLife:
+    """An intent, or an undo, beside its fences: which message counts, and what its call holds."""
+
+    run: RunId
+    entry: EntryId | None = None
+    """The one message that counts; None once nobody has to be given it any more."""
+    admission: str = ""
+    """To its plane."""
+    claims: int = 0
 
 
 @dataclass(slots=True)
@@ -47,6 +79,16 @@ class Life:
     """Its lease at the desk of runs."""
     consumer: str = ""
     """Who claimed it last."""
+    lease: str = ""
+    """The worker's live random id; a chain that a turn began knows it under another name."""
+    gen: int = 0
+    """The generation that was minted last, of 4 and 7 alike."""
+    conversation: int = 0
+    turning: bool = False
+    wrote: bool = False
+    """The conversation has written to a workspace."""
+    epoch: int = 0
+    """Of the workspace."""
     attempts: int = 0
     score_attempts: int = 0
     hand_backs: int = 0
@@ -54,8 +96,16 @@ class Life:
     scorer_lease: str = ""
     ended: dict[str, str] = field(default_factory=dict)
     """Lease → the step that ended it: its resend is a duplicate, also when the run has moved on."""
-    writers: list[Gen] = field(default_factory=list)
-    """Who wrote each event of the transcript."""
+    writers: dict[int, list[Gen]] = field(default_factory=dict)
+    """Who wrote each event, by conversation."""
+    calls: dict[str, OpenCall] = field(default_factory=dict)
+    """Lease at a desk → what it was taken for."""
+    intended: dict[int, str] = field(default_factory=dict)
+    """Seq → step, of the model calls whose intentions stand in the live chain; all others are fan-outs'."""
+    fan_outs: dict[str, FanOut] = field(default_factory=dict)
+    """Step → what was announced, in the live conversation."""
+    intents: list[str] = field(default_factory=list)
+    """Those of the live conversation, in the order in which they were put."""
     tree: str = ""
     artifact: str = ""
     detail: str = ""
@@ -67,20 +117,60 @@ class MemoryBatch:
     def __init__(self, spec: BatchSpec, declared: str, incarnation: str, now: Callable[[], float]) -> None:
         """An empty batch, as `create` leaves it."""
         self.spec, self.declared, self.incarnation = spec, declared, incarnation
+        self._now = now
+        limits = spec.limits
         self.transcript = Transcript()
         self.histogram = Histogram(
             intended=[], quorum=spec.quorum, bins=list(spec.bins), max_in_flight=spec.max_in_flight
         )
         self.judge = Judge(policy=spec.judge_policy, replay_budget=spec.replay_budget)
-        self.desk = Admission(bound=spec.bound, reclaim_ms=spec.reclaim_ms)
+        self.desks = {
+            RUNS_DESK: Admission(bound=spec.bound, reclaim_ms=spec.reclaim_ms),
+            MODEL_DESK: Admission(bound=_number(limits, "model_slots", 0), reclaim_ms=spec.reclaim_ms),
+            JUDGE_DESK: Admission(bound=_number(limits, "judge_slots", 0), reclaim_ms=spec.reclaim_ms),
+        }
+        self.has_calls, self.has_disks = "compute_retries" in limits, "heartbeat_ms" in limits
+        self.completion = Completion(
+            compute_retries=_number(limits, "compute_retries", 0), model_retries=_number(limits, "model_retries", 0)
+        )
+        counts_tokens = self.has_calls or "judge_slots" in limits
+        self.has_budget = "budget" in limits or counts_tokens
+        self.ledger = Ledger(budget=_number(limits, "budget", MAX_INT if counts_tokens else 0))
+        self.join = Join(budget=_number(limits, "budget", MAX_INT), budget_epoch=_number(limits, "budget_epoch", 0))
+        self.sandbox = Sandbox(heartbeat_ms=_number(limits, "heartbeat_ms", 1))
+        self.workspace = Workspace(schemas=json.loads(str(limits.get("schemas", f'["{VERDICT_SCHEMA}"]'))))
+        self.plane = Plane(capacity=_number(limits, "capacity", spec.bound))
+        self.outbox = Outbox(
+            ack_bound_ms=_number(limits, "ack_bound_ms", MAX_INT),
+            inverses=json.loads(str(limits.get("inverses", "{}"))),
+        )
+        self.indoubt = InDoubt()
         self.streams = {group: MemoryStream(now) for group in Group}
         self.lives: dict[RunId, Life] = {}
         """Every run that was admitted or abandoned, in that order."""
+        self.tools: dict[str, ToolLife] = {}
+        """Intent → its life; undos too."""
+        self.estimated = 0
+        """Tokens that were charged by a guess."""
         self.parked: set[RunId] = set()
         self.dead: list[Mapping[str, str]] = []
         self.cursor = 0
         self.refused: Counter[str] = Counter()
         self.history: list[Recorded] = []
+
+    @property
+    def desk(self) -> Admission:
+        """The desk of runs."""
+        return self.desks[RUNS_DESK]
+
+    def now_ms(self) -> int:
+        """The batch's clock."""
+        return int(self._now() * 1000)
+
+    def set_clocks(self) -> None:
+        """Tell every fence that measures silence what time it is."""
+        for model in (*self.desks.values(), self.sandbox, self.outbox, self.indoubt):
+            model.now_ms = self.now_ms()
 
     @property
     def ended(self) -> bool:
@@ -99,9 +189,20 @@ class MemoryBatch:
         """Whether a run is in a state in which a consumer of this group can move it."""
         return self.state(run) in WAITING.get(group, ())
 
+    def chain_name(self, run: RunId) -> str:
+        """A run's name in the transcript's fence: each conversation is a chain of its own."""
+        return f"{run}~{self.life(run).conversation}"
+
     def chain(self, run: RunId) -> Chain:
-        """A run's transcript; empty when nobody was granted it."""
-        return self.transcript.runs.get(run) or Chain()
+        """A run's live transcript; empty when nobody was granted it."""
+        return self.transcript.runs.get(self.chain_name(run)) or Chain()
+
+    def chain_lease(self, run: RunId, lease_id: str) -> str:
+        """The name under which the live chain knows a holder's lease: one that a turn began has its own."""
+        live = self.chain(run).live
+        if lease_id == self.life(run).lease and live is not None:
+            return live.lease_id
+        return lease_id
 
     def epoch(self, run: RunId) -> int:
         """The fenced scoring epoch, 0 before the first."""
@@ -109,166 +210,37 @@ class MemoryBatch:
 
     def holder_is_live(self, run: RunId, lease_id: str, gen: int) -> bool:
         """Whether this is the worker's live pair of a running run."""
-        live = self.chain(run).live
+        life = self.life(run)
         running = self.state(run) is RunState.RUNNING
-        return running and live is not None and (live.lease_id, live.gen) == (lease_id, gen)
+        return running and self.chain(run).live is not None and (life.lease, life.gen) == (lease_id, gen)
 
     def scorer_is_live(self, run: RunId, lease_id: str, gen: int) -> bool:
         """Whether this is the scorer's live pair of a run being scored."""
         scoring = self.state(run) is RunState.SCORING
         return scoring and self.life(run).scorer_lease == lease_id and self.epoch(run) == gen
 
-
-class Command:
-    """One joint step under way: its parts, and how it ends. The counterpart of `lua/include/call.lua`.
-
-    A model's operation changes its model at once, while the step may still be refused by a later one. So each granted
-    operation leaves behind what was there before it; a refusal puts that back. What a *refused* operation changed
-    stands: that is what a refusal records (a dead letter, a proposal, a person who is asked).
-    """
-
-    def __init__(self, batch: MemoryBatch, name: str, run: RunId | None, envelope: Mapping[str, object]) -> None:
-        """`envelope`: what the server would be sent; None is absent."""
-        self.batch, self.name, self.run = batch, f"run.{name}", run
-        presented = {**envelope, "run": run}
-        self._envelope = {field: value for field, value in presented.items() if value is not None}
-        self._parts: list[Part] = []
-        self._before: list[_Before] = []
-        self._last = (COMMIT, self.name)
+    def has_effect(self, run: RunId, name: str) -> bool:
+        """Whether it is this run's: an intent that it put, or the undo of one."""
+        return name in self.tools and self.tools[name].run == run
 
     @property
-    def malformed(self) -> bool:
-        """An argument is not of its kind: refused before anything else is looked at."""
-        return any(not _fits(self.name, field, value) for field, value in self._envelope.items())
+    def effects_open(self) -> int:
+        """Intents and undos that have not ended."""
+        return sum(not _is_final(intent.state) for intent in self.outbox.intents.values())
 
     @property
-    def last(self) -> Answer:
-        """The last fence operation's answer."""
-        return self._last[0]
-
-    def step(self, model: Model, op: str, **args: object) -> bool:
-        """One fence operation; True when it was granted."""
-        before = _Before(model, {value for value in (*args.values(), self.run) if isinstance(value, str)})
-        answer: Answer = getattr(model, op)(**args)
-        self.note(f"{model.FENCE}.{op}", answer, args)
-        granted = answer.verb in (Verb.COMMIT, Verb.DUPLICATE)
-        if granted:
-            self._before.append(before)
-        return granted
-
-    def note(self, by: str, answer: Answer, args: Mapping[str, object] | None = None) -> None:
-        """A part of the record."""
-        fence, _, op = by.partition(".")
-        self._parts.append(Part(fence, op, answer.verb.value, answer.reason, args or {}, answer.fields))
-        self._last = (answer, by)
-
-    def go_without(self) -> None:
-        """The last operation was refused, and the step stands without it: it is no part of what was done."""
-        self._parts.pop()
-
-    # --- ends ----------------------------------------------------------------------------------------------
-
-    def done(self, answer: Answer = COMMIT) -> Decision:
-        """All of it stands, and is recorded."""
-        if not self._parts:
-            self.note(self.name, answer)
-        self._record()
-        return _decision(answer, self.name)
-
-    def again(self, **fields: object) -> Decision:
-        """It was applied before: the first answer, and nothing else."""
-        answer = Answer(Verb.DUPLICATE, None, fields)
-        self._parts.clear()
-        return self.done(answer)
-
-    def refused(self, reason: str | None = None) -> Decision:
-        """None of it stands but what the refusal itself records: the last fence's, or the pipeline's own `reason`."""
-        if reason is not None:
-            self.note(self.name, Answer(Verb.REJECT, reason))
-        answer, by = self._last
-        for before in reversed(self._before):
-            before.restore()
-        del self._parts[:-1]
-        if answer.refused:
-            self.batch.refused[answer.reason or ""] += 1
-        self._record()
-        return _decision(answer, by)
-
-    def _record(self) -> None:
-        number = EntryId(f"{len(self.batch.history) + 1}-0")
-        self.batch.history.append(Recorded(number, self.name, self._envelope, tuple(self._parts), {}))
-
-    # --- what steps share ----------------------------------------------------------------------------------
-
-    def make_hole(self, run: RunId, why: str, detail: str) -> bool:
-        """The run ends as a hole: its lease is taken away, its place given back. False when the histogram refuses."""
-        batch, life = self.batch, self.batch.lives[run]
-        if not self.step(batch.histogram, "abandon", run=run, epoch=batch.epoch(run), why=why):
-            return False
-        if batch.chain(run).live is not None:
-            self.step(batch.transcript, "fence", run=run, gen=batch.chain(run).gen)
-        if life.place:
-            self.step(batch.desk, "release", lease=life.place)
-        life.scorer_lease, life.state = "", RunState.HOLE
-        life.detail = detail or life.detail
-        return True
-
-    def emit(self, group: Group, run: RunId) -> EntryId:
-        """Send a group its message."""
-        return self.batch.streams[group].add(run)
-
-    def acknowledge(self, group: Group, entry: EntryId) -> None:
-        """It has been handled."""
-        self.batch.streams[group].acknowledge(entry)
-
-    def owns(self, group: Group, entry: EntryId, consumer: ConsumerId) -> bool:
-        """Whether the entry was given to this consumer last."""
-        return self.batch.streams[group].owns(entry, consumer)
+    def stuck(self) -> int:
+        """Intents whose effect nobody knows and nobody can undo."""
+        return sum(
+            intent.state == "stuck" for name, intent in self.outbox.intents.items() if not name.endswith("~undo")
+        )
 
 
-class _Before:
-    """A model as it was before one operation, as far as an operation that names these ids may change it."""
-
-    def __init__(self, model: Model, ids: set[str]) -> None:
-        self._model, self._ids = model, ids
-        self._fields: dict[str, object] = {}
-        for name, value in vars(model).items():
-            if isinstance(value, dict):
-                self._fields[name] = {key: copy.deepcopy(value[key]) for key in ids if key in value}
-            elif isinstance(value, set):
-                self._fields[name] = value & ids
-            elif not isinstance(value, list):  # a list is a log of what was refused, which stands
-                self._fields[name] = value
-
-    def restore(self) -> None:
-        for name, saved in self._fields.items():
-            now = getattr(self._model, name)
-            if isinstance(now, dict) and isinstance(saved, dict):
-                for key in self._ids:
-                    if key in saved:
-                        now[key] = saved[key]
-                    else:
-                        now.pop(key, None)
-            elif isinstance(now, set) and isinstance(saved, set):
-                now -= self._ids
-                now |= saved
-            else:
-                setattr(self._model, name, saved)
+def _is_final(state: str) -> bool:
+    return state in ("committed", "failed", "compensated", "stuck")
 
 
-def _decision(answer: Answer, by: str) -> Decision:
-    return Decision(BusVerb(answer.verb.value), answer.reason, by, dict(answer.fields))
-
-
-def _fits(step: str, name: str, value: object) -> bool:
-    """Whether an argument is of its kind. Numbers that are minted count from 1; an operator may mean "none yet"."""
-    if isinstance(value, int):
-        minted = name in ("gen", "seq", "epoch", "judge_epoch", "events") and not step.endswith("hole")
-        return fits("int1" if minted else "int", value)
-    return fits("str", value) and (name != "entry" or is_entry_id(str(value)))
-
-
-def is_entry_id(text: str) -> bool:
-    """Whether a server would take it for an entry's id."""
-    parts = text.split("-")
-    return len(parts) == 2 and all(part.isascii() and part.isdigit() and len(part) < 20 for part in parts)  # noqa: PLR2004 - `<ms>-<n>`, each below 2^64
+def _number(limits: Mapping[str, int | str], name: str, otherwise: int) -> int:
+    value = limits.get(name, otherwise)
+    assert isinstance(value, int)
+    return value

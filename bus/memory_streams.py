@@ -7,11 +7,11 @@ goes on ageing until it is renewed, and moves to whoever claims it. An acknowled
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from bus.types import ConsumerId, EntryId, RunId
+from bus.types import ConsumerId, EntryId
 
 __all__ = ["MemoryStream", "Pending"]
 
@@ -29,7 +29,7 @@ class MemoryStream:
     """One stream and the one group that reads it. `now` is the bus's clock, in seconds."""
 
     now: Callable[[], float]
-    entries: dict[EntryId, RunId] = field(default_factory=dict)
+    entries: dict[EntryId, Mapping[str, str]] = field(default_factory=dict)
     """What has not been handled yet, in order."""
     pending: dict[EntryId, Pending] = field(default_factory=dict)
     """What was delivered and not acknowledged, in the order of the stream."""
@@ -38,12 +38,12 @@ class MemoryStream:
     _new: dict[EntryId, None] = field(default_factory=dict)
     _last: tuple[int, int] = (0, 0)
 
-    def add(self, run: RunId) -> EntryId:
+    def add(self, fields: Mapping[str, str]) -> EntryId:
         """Append an entry. Ids grow also when the clock stands still or goes back."""
         ms = int(self.now() * 1000)
         self._last = (ms, 0) if ms > self._last[0] else (self._last[0], self._last[1] + 1)
         entry = EntryId(f"{self._last[0]}-{self._last[1]}")
-        self.entries[entry] = run
+        self.entries[entry] = fields
         self._new[entry] = None
         self.arrived.set()
         return entry

@@ -76,6 +76,12 @@ class MemoryReader:
             refusals=dict(sorted(at.refused.items())),
             review=len(at.parked),
             snapshot_id=at.histogram.snapshot_id,
+            spent=at.ledger.spent,
+            durable=at.ledger.durable,
+            reserved=at.ledger.reserved,
+            estimated=at.estimated,
+            effects_open=at.effects_open,
+            stuck=at.stuck,
         )
 
     async def rows(self, batch: BatchId, runs: Sequence[RunId]) -> list[RunRow]:
@@ -88,9 +94,9 @@ class MemoryReader:
         return list(self._of(batch).lives)
 
     async def transcript(self, batch: BatchId, run: RunId) -> list[Event]:
-        """The committed events of a run, in order."""
-        at = self._of(batch)
-        written = zip(at.chain(run).events, at.life(run).writers, strict=True)
+        """The committed events of a run's present conversation, in order."""
+        at, life = self._of(batch), self._of(batch).life(run)
+        written = zip(at.chain(run).events, life.writers.get(life.conversation, []), strict=True)
         return [Event(seq, payload, gen) for seq, (payload, gen) in enumerate(written, start=1)]
 
     async def parked(self, batch: BatchId) -> list[RunId]:
@@ -147,8 +153,8 @@ class MemoryReader:
         return found
 
     def _entry(self, batch: BatchId, group: Group, entry: EntryId) -> Entry:
-        run = self._stream(batch, group).entries[entry]
-        return Entry(batch, group, entry, run, {"run": run})
+        fields = self._stream(batch, group).entries[entry]
+        return Entry(batch, group, entry, RunId(fields["run"]), fields)
 
     async def undelivered(self, batch: BatchId, group: Group) -> int:
         """How many entries the group has pending, plus 1 when the stream has any that it was never given."""
@@ -179,7 +185,7 @@ def _row(at: MemoryBatch, run: RunId) -> RunRow:
     return RunRow(
         run=run,
         state=life.state,
-        gen=chain.gen,
+        gen=life.gen,
         attempts=life.attempts,
         score_attempts=life.score_attempts,
         entry=life.entry,
@@ -193,4 +199,7 @@ def _row(at: MemoryBatch, run: RunId) -> RunRow:
         consumer=life.consumer,
         detail=life.detail,
         judge_epoch=token.epoch if token else 0,
+        conversation=life.conversation,
+        tree=life.tree,
+        artifact=life.artifact,
     )

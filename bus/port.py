@@ -11,13 +11,27 @@ same command again.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Protocol
 
-from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, Gen, LeaseId, Plane, RunId
+from bus.port_calls import CallSteps, Chunk, ModelCall, ModelReply
+from bus.port_tools import FanOut, Intent, IntentRow, IntentState, Outcome, Receipt, ToolSteps
+from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId, RunId
+from bus.values import (
+    LIMITS,
+    BatchInfo,
+    BatchSpec,
+    BatchStatus,
+    Counters,
+    Entry,
+    Event,
+    Group,
+    Held,
+    Judgement,
+    Ref,
+    RunRow,
+    RunState,
+)
 
 __all__ = [
     "LIMITS",
@@ -25,211 +39,26 @@ __all__ = [
     "BatchSpec",
     "BatchStatus",
     "Bus",
+    "Chunk",
     "Counters",
     "Entry",
     "Event",
+    "FanOut",
     "Group",
     "Held",
+    "Intent",
+    "IntentRow",
+    "IntentState",
     "Judgement",
+    "ModelCall",
+    "ModelReply",
+    "Outcome",
+    "Receipt",
     "Ref",
     "RunRow",
     "RunState",
     "Runtime",
 ]
-
-
-class Group(StrEnum):
-    """The consumer groups, each with the stream that it reads."""
-
-    PLANNER = "planner"
-    WORKER = "worker"
-    SCORER = "scorer"
-
-    @property
-    def stream(self) -> str:
-        """The batch's stream that this group reads: `results`, `runs` or `scores`."""
-        return {"planner": "results", "worker": "runs", "scorer": "scores"}[self.value]
-
-
-class BatchStatus(StrEnum):
-    """Where a batch stands. `drained`: every run was admitted; the last two are ends."""
-
-    OPEN = "open"
-    DRAINED = "drained"
-    CLOSED = "closed"
-    INCONCLUSIVE = "inconclusive"
-
-    @property
-    def ended(self) -> bool:
-        """True for the two ends."""
-        return self in (BatchStatus.CLOSED, BatchStatus.INCONCLUSIVE)
-
-
-class RunState(StrEnum):
-    """The life of a run; `scored` and `hole` are ends."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    SEALED = "sealed"
-    SCORING = "scoring"
-    SCORED = "scored"
-    HOLE = "hole"
-
-
-@dataclass(frozen=True, slots=True)
-class BatchSpec:
-    """What a batch declares when it is created; it never changes afterwards."""
-
-    batch: BatchId
-    suite: str
-    suite_digest: Digest
-    suite_path: str
-    intended: int
-    quorum: int
-    bins: tuple[str, ...]
-    bound: int
-    max_in_flight: int
-    max_deliveries: int
-    lease_ms: int
-    judge_policy: str = "reject"
-    replay_budget: int = 0
-    reclaim_ms: int = 60_000
-    gate: Mapping[str, float | int] = field(default_factory=dict)
-    candidate: str = ""
-    judge: str = ""
-    limits: Mapping[str, int | str] = field(default_factory=dict)
-    """What other fences are configured with: `LIMITS` names them. Structured ones as JSON text."""
-
-
-LIMITS = (
-    "capacity",
-    "ack_bound_ms",
-    "inverses",
-    "compute_retries",
-    "model_retries",
-    "heartbeat_ms",
-    "schemas",
-    "budget",
-    "budget_epoch",
-)
-"""The fields that `BatchSpec.limits` may have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """A batch's own counters, read from one hash: they never need a scan."""
-
-    status: BatchStatus
-    intended: int
-    quorum: int
-    cursor: int
-    admitted: int
-    running: int
-    sealed: int
-    scoring: int
-    scored: int
-    holes: int
-    in_flight: int
-    """Places taken at the desk of runs: admitted and not yet ended."""
-    bins: Mapping[str, int]
-    hole_reasons: Mapping[str, int]
-    refusals: Mapping[str, int]
-    review: int
-    snapshot_id: str | None
-    spent: int = 0
-    durable: int = 0
-    workers: int = 0
-    scorers: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BatchInfo:
-    """A batch as the registry and its hash tell it."""
-
-    spec: BatchSpec
-    status: BatchStatus
-    plane: Plane
-    incarnation: str
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One message as delivered. `run` is empty when the entry cannot be read; `deliveries` counts this one."""
-
-    batch: BatchId
-    group: Group
-    id: EntryId
-    run: RunId
-    fields: Mapping[str, str]
-    deliveries: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """A run's live token as its holder knows it: compared, number and random id, before anything is written."""
-
-    batch: BatchId
-    run: RunId
-    lease_id: LeaseId
-    gen: Gen
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a consumer holds and must keep alive: leases, and entries that were read but not claimed yet."""
-
-    leases: Sequence[Ref] = ()
-    entries: Sequence[Entry] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event of a transcript: `seq` from 1; `payload` is text (JSON); `gen` wrote it."""
-
-    seq: int
-    payload: str
-    gen: Gen
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """What a scorer presents: the identities that it observed, the tree that it judged, and its verdict."""
-
-    head: Digest
-    tree_hash: str
-    candidate: str
-    judge: str
-    judge_epoch: int
-    bin: str
-    value: str
-
-    @property
-    def score_digest(self) -> Digest:
-        """What a judge signs: SHA-256 over the sealed head, the bin and the value, each on a line."""
-        text = f"{self.head}\n{self.bin}\n{self.value}"
-        return Digest(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """One run as it stands: enough for a snapshot row, a hole or a line of `status`."""
-
-    run: RunId
-    state: RunState
-    gen: int
-    attempts: int
-    score_attempts: int
-    entry: str
-    head: str
-    length: int
-    epoch: int
-    digest: str
-    bin: str
-    value: str
-    hole: str
-    consumer: str
-    detail: str = ""
-    judge_epoch: int = 0
 
 
 class Runtime(Protocol):
@@ -248,7 +77,7 @@ class Runtime(Protocol):
         """A random number in [0, 1)."""
 
 
-class Bus(Protocol):
+class Bus(CallSteps, ToolSteps, Protocol):
     """See the module's text. Decisions carry their answers in `decision.answer`."""
 
     # --- reading -----------------------------------------------------------------------------------------
@@ -307,8 +136,29 @@ class Bus(Protocol):
         consumer: ConsumerId,
         candidate: str,
         judge: str,
+        expected: int = 0,
     ) -> Decision:
-        """Admit the next runs from `cursor` on while the desk has room. Answer: admitted, cursor, why_stopped."""
+        """Admit the next runs from `cursor` on while there is room. Answer: admitted, cursor, why_stopped.
+
+        `expected`: tokens that one run is thought to cost; a run is admitted while the budget has room for it.
+        """
+
+    async def adopt(
+        self,
+        batch: BatchId,
+        source: BatchId,
+        cursor: int,
+        runs: Sequence[RunId],
+        read: Sequence[Entry],
+        consumer: ConsumerId,
+        candidate: str,
+        judge: str,
+        expected: int = 0,
+    ) -> Decision:
+        """As `admit`, for a batch that scores a closed one anew: its runs come as they were sealed there.
+
+        What was never sealed there is the same hole here. The source is read and never written to.
+        """
 
     async def abandon(self, batch: BatchId, cursor: int, runs: Sequence[RunId], why: str) -> Decision:
         """Name the next runs from `cursor` on holes: they were never admitted."""
@@ -316,8 +166,15 @@ class Bus(Protocol):
     async def requeue(self, batch: BatchId, group: Group, run: RunId, entry: EntryId) -> Decision:
         """Emit a run's message anew when its group no longer knows the one that its row names."""
 
-    async def sweep(self, batch: BatchId, limit: int) -> Decision:
-        """Give back places whose lease expired and was never released. Answer: freed."""
+    async def sweep(
+        self, batch: BatchId, limit: int, desk: str = "runs", figures: Mapping[str, int] | None = None
+    ) -> Decision:
+        """Give back a desk's places whose lease expired and was never released. Answer: freed.
+
+        A model call that is swept is settled too: at the endpoint's last word where `figures` has it for its lease, and
+        then at once; else after the reclaim time, at the larger of what was billed and what was reserved, since nobody
+        knows what it went on to spend.
+        """
 
     async def rebind(self, batch: BatchId, run: RunId, epoch: int, candidate: str, judge: str) -> Decision:
         """Bind a parked run's score to another judge; emits its score message anew."""
@@ -333,13 +190,20 @@ class Bus(Protocol):
 
     # --- worker ------------------------------------------------------------------------------------------
     async def claim(self, entry: Entry, lease_id: LeaseId, consumer: ConsumerId) -> Decision:
-        """Mint the one lease of a run. Answer: gen, attempts, head, length, unresolved."""
+        """Mint the one lease of a run.
+
+        Answer: gen, attempts, conversation, turning (a `turn` was begun and must be ended), head, length, unresolved,
+        windows (fan-outs that were announced and not joined), epoch (of the workspace; 0 where there is none), wrote
+        (the conversation wrote to a workspace that is gone).
+        """
 
     async def heartbeat(self, group: Group, consumer: ConsumerId, held: Held) -> list[Decision]:
         """Keep what is held alive; one decision a lease, in the order of `held.leases`."""
 
-    async def append(self, ref: Ref, parent: Digest, seq: int, payloads: Sequence[str]) -> Decision:
-        """Add events to the transcript. Answer: head, length."""
+    async def append(
+        self, ref: Ref, parent: Digest, seq: int, payloads: Sequence[str], receipts: Sequence[Receipt] = ()
+    ) -> Decision:
+        """Add events to the transcript, and join the writes that they tell of. Answer: head, length."""
 
     async def seal(self, ref: Ref, parent: Digest, seq: int, payload: str, tree_hash: str, artifact: str) -> Decision:
         """Append the answer, seal, emit the score message, acknowledge the run's entry. Answer: head."""

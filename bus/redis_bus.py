@@ -8,18 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
 
 import structlog
 
-from bus.artifacts import ArtifactStore
 from bus.chain import EMPTY_HEAD, next_head
-from bus.envelopes import MAX_PAYLOAD, check_payload, encode
+from bus.envelopes import MAX_PAYLOAD, check_payload
 from bus.errors import InputError, ReplyError, ViolationError
-from bus.keys import BatchKeys, registry
-from bus.link import Door, Link
+from bus.keys import registry
+from bus.link import Link
 from bus.port import (
     LIMITS,
     BatchInfo,
@@ -34,11 +32,12 @@ from bus.port import (
     Ref,
     RunRow,
     RunState,
-    Runtime,
 )
-from bus.scripts import Script, all_scripts, script
+from bus.redis_calls import CallSteps
+from bus.redis_tools import ToolSteps
+from bus.scripts import script
 from bus.streams import claimed, delivered
-from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, Gen, LeaseId, Plane, RunId, Verb
+from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, Gen, LeaseId, RunId
 from bus.wire import Reply
 
 __all__ = ["RedisBus"]
@@ -50,112 +49,8 @@ _ADMIT_AT_ONCE = 100  # runs in one script: bounded work, and one message a hund
 _BEAT_AT_ONCE = 500  # leases, and entries, in one heartbeat: likewise
 
 
-class RedisBus:
+class RedisBus(CallSteps, ToolSteps):
     """See the module's text."""
-
-    def __init__(
-        self,
-        door: Door,
-        runtime: Runtime,
-        *,
-        plane: Plane = Plane.LIVE,
-        artifacts: Path | None = None,
-        patience: float = 60.0,
-        lease: float = 10.0,
-    ) -> None:
-        """`artifacts`: a directory that the machines share, for what is too large for the server."""
-        self.plane = plane
-        self._runtime = runtime
-        steps = all_scripts("run")
-        self._link = Link(door, runtime, patience=patience, lease=lease, scripts=steps)
-        self._reader = Link(door, runtime, patience=patience, lease=lease)
-        self._artifacts = ArtifactStore(artifacts) if artifacts else None
-        self._keys: dict[BatchId, BatchKeys] = {}
-        self._scopes: dict[BatchId, dict[str, object]] = {}
-        self._turn = 0
-
-    # --- what every call needs ---------------------------------------------------------------------------
-
-    def keys(self, batch: BatchId) -> BatchKeys:
-        """The keys of a batch on this plane."""
-        if batch not in self._keys:
-            self._keys[batch] = BatchKeys(self.plane, batch)
-        return self._keys[batch]
-
-    def _envelope(self, batch: BatchId, **fields: object) -> bytes:
-        return encode({"plane": self.plane.value, "batch": batch, **fields})
-
-    def _scope(self, batch: BatchId, run: RunId | None = None) -> dict[str, object]:
-        """Every key that a step may name, by the name that the script headers use."""
-        keys = self.keys(batch)
-        if batch not in self._scopes:
-            self._scopes[batch] = {
-                "batch": keys.batch_row,
-                "registry": keys.registry,
-                "leases": keys.leases,
-                "index": keys.index,
-                "review": keys.review,
-                "history": keys.history,
-                "dead": keys.dead,
-                "desk": keys.desk(),
-                **{name: keys.stream(name) for name in ("runs", "scores", "results")},
-            }
-        if run is None:
-            return self._scopes[batch].copy()
-        return self._scopes[batch] | {"run": keys.run(run), "transcript": keys.transcript(run)}
-
-    async def _step(
-        self,
-        name: str,
-        batch: BatchId,
-        *,
-        run: RunId | None = None,
-        extra_keys: Mapping[str, object] | None = None,
-        extra_argv: Mapping[str, object] | None = None,
-        **fields: object,
-    ) -> Decision:
-        target = script(f"run.{name}")
-        scope = self._scope(batch, run)
-        scope.update(extra_keys or {})
-        if run is not None:
-            fields["run"] = run
-        [decision] = await self._send(target, batch, scope, extra_argv or {}, **fields)
-        if decision.verb is not Verb.COMMIT:
-            log.info("step.not_committed", step=name, batch=batch, run=run, decision=str(decision))
-        return decision
-
-    async def _send(
-        self,
-        target: Script,
-        batch: BatchId,
-        scope: Mapping[str, object],
-        rest: Mapping[str, object],
-        **fields: object,
-    ) -> list[Decision]:
-        """Call a script with those of the scope's keys that it names, the envelope, and the rest of its arguments.
-
-        The envelope says which life of the server it is for. Where the batch knows another, that is settled first.
-        """
-        keys = {name: scope[name] for name in (key.removesuffix("…") for key in target.keys)}
-
-        def argv(server: str) -> Mapping[str, object]:
-            return {"envelope": self._envelope(batch, server=server or None, **fields), **rest}
-
-        decisions = await self._link.run_many(target, keys, argv)
-        if decisions and decisions[0].reason == "server_changed" and await self._restarted(batch):
-            decisions = await self._link.run_many(target, keys, argv)
-        return decisions
-
-    async def _restarted(self, batch: BatchId) -> bool:
-        """Another life of the server: void what the last one granted, in case that it lost what it had answered."""
-        target, keys = script("run.restarted"), self.keys(batch)
-        decision = await self._link.run(
-            target,
-            {"batch": keys.batch_row, "history": keys.history},
-            lambda server: {"envelope": self._envelope(batch, server=server)},
-        )
-        log.warning("server.changed", batch=batch, decision=str(decision), floor=decision.answer.get("floor"))
-        return decision.applied
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -192,7 +87,8 @@ class RedisBus:
         if spec is None:
             return None
         fields = json.loads(spec)
-        fields["bins"] = tuple(fields["bins"])
+        for field in ("bins", "tree_ignore"):
+            fields[field] = tuple(fields.get(field, ()))
         return BatchInfo(BatchSpec(**fields), BatchStatus(status.decode()), self.plane, incarnation.decode())
 
     async def counters(self, batch: BatchId) -> Counters:
@@ -228,6 +124,12 @@ class RedisBus:
             refusals=family("refused:"),
             review=int(await self._link.command("SCARD", self.keys(batch).review)),
             snapshot_id=row.get("snapshot"),
+            spent=number("spent"),
+            durable=number("durable"),
+            reserved=number("reserved"),
+            estimated=number("estimated"),
+            effects_open=number("effects_open"),
+            stuck=number("stuck"),
         )
 
     async def rows(self, batch: BatchId, runs: Sequence[RunId]) -> list[RunRow]:
@@ -252,8 +154,10 @@ class RedisBus:
                 return found
 
     async def transcript(self, batch: BatchId, run: RunId) -> list[Event]:
-        """The committed events of a run, in order."""
-        reply = await self._link.command("XRANGE", self.keys(batch).transcript(run), "-", "+")
+        """The committed events of a run's present conversation, in order."""
+        keys = self.keys(batch)
+        conversation = int(await self._link.command("HGET", keys.run(run), "conversation") or 0)
+        reply = await self._link.command("XRANGE", keys.transcript(run, conversation), "-", "+")
         events = []
         for entry_id, flat in reply:
             fields = dict(zip(flat[::2], flat[1::2], strict=True))
@@ -272,8 +176,8 @@ class RedisBus:
         found: list[Entry] = []
         for stream in streams:
             reply = await self._group_read(
-                group, streams, "XREADGROUP", "GROUP", group, consumer, "COUNT", count - len(found), "STREAMS",
-                stream, ">",
+                group, streams, "XREADGROUP", "GROUP", group.on_server, consumer, "COUNT", count - len(found),
+                "STREAMS", stream, ">",
             )  # fmt: skip
             found += delivered(reply, group, streams)
             if len(found) >= count:
@@ -283,8 +187,8 @@ class RedisBus:
         self._turn = (self._turn + count) % len(streams)
         awaited = [*streams, *streams][self._turn : self._turn + min(count, len(streams))]
         reply = await self._group_read(
-            group, streams, "XREADGROUP", "GROUP", group, consumer, "COUNT", 1, "BLOCK", max(block_ms, 1), "STREAMS",
-            *awaited, *([">"] * len(awaited)),
+            group, streams, "XREADGROUP", "GROUP", group.on_server, consumer, "COUNT", 1, "BLOCK", max(block_ms, 1),
+            "STREAMS", *awaited, *([">"] * len(awaited)),
         )  # fmt: skip
         return delivered(reply, group, streams)
 
@@ -296,7 +200,7 @@ class RedisBus:
         if not streams:
             return []
         reply = await self._group_read(
-            group, streams, "XREADGROUP", "GROUP", group, consumer, "COUNT", count, "STREAMS",
+            group, streams, "XREADGROUP", "GROUP", group.on_server, consumer, "COUNT", count, "STREAMS",
             *streams, *(["0"] * len(streams)),
         )  # fmt: skip
         return delivered(reply, group, streams)[:count]
@@ -313,7 +217,7 @@ class RedisBus:
             while len(found) < count:
                 # A pass may find nothing and still not be at the end: only the cursor 0-0 says that it is.
                 reply = await self._group_read(
-                    group, {stream: batch}, "XAUTOCLAIM", stream, group, consumer, idle_ms, cursor, "COUNT",
+                    group, {stream: batch}, "XAUTOCLAIM", stream, group.on_server, consumer, idle_ms, cursor, "COUNT",
                     min(count - len(found), 100),
                 )  # fmt: skip
                 found += claimed(reply, batch, group)
@@ -340,20 +244,20 @@ class RedisBus:
 
     async def _recreate(self, stream: str, group: Group) -> None:
         try:
-            await self._link.command("XGROUP", "CREATE", stream, group, "0", "MKSTREAM")
-            log.warning("group.recreated", stream=stream, group=group.value)
+            await self._link.command("XGROUP", "CREATE", stream, group.on_server, "0", "MKSTREAM")
+            log.warning("group.recreated", stream=stream, group=group.on_server)
         except ReplyError as error:
             if error.code != "BUSYGROUP":
                 raise
 
     async def undelivered(self, batch: BatchId, group: Group) -> int:
         """How many entries the group has pending, plus 1 when the stream has any that it was never given."""
-        stream = self.keys(batch).stream(group.stream)
-        await self._group_read(group, {stream: batch}, "XPENDING", stream, group)
-        pending, groups = await self._link.commands([("XPENDING", stream, group), ("XINFO", "GROUPS", stream)])
+        stream, name = self.keys(batch).stream(group.stream), group.on_server
+        await self._group_read(group, {stream: batch}, "XPENDING", stream, name)
+        pending, groups = await self._link.commands([("XPENDING", stream, name), ("XINFO", "GROUPS", stream)])
         for reply in groups:
             facts = dict(zip(reply[::2], reply[1::2], strict=True))
-            if facts[b"name"].decode() == group:
+            if facts[b"name"].decode() == name:
                 after = "(" + facts[b"last-delivered-id"].decode()
                 waiting = await self._link.command("XRANGE", stream, after, "+", "COUNT", 1)
                 return int(pending[0]) + len(waiting)
@@ -364,7 +268,7 @@ class RedisBus:
         stream = self.keys(entry.batch).stream(entry.group.stream)
         await self._step(
             "bury", entry.batch, extra_keys={"stream": stream}, extra_argv={"content": json.dumps(dict(entry.fields))},
-            group=entry.group.value, entry=entry.id, consumer=consumer, why=why,
+            group=entry.group.on_server, entry=entry.id, consumer=consumer, why=why,
         )  # fmt: skip
 
     async def put_blob(self, batch: BatchId, data: bytes) -> Digest:
@@ -373,11 +277,11 @@ class RedisBus:
         if len(data) <= MAX_PAYLOAD:
             await self._link.command("SET", self.keys(batch).blob(digest), data)
         elif self._artifacts is not None:
-            self._artifacts.put(digest, data)
+            await self._artifacts.put(digest, data)
         else:
             raise InputError(
                 f"an artifact of {len(data)} bytes is over the server's limit of {MAX_PAYLOAD}",
-                remedy="give a directory that all machines share: --artifacts DIR",
+                remedy="name a store that all machines reach: --artifacts DIR, or s3://bucket/prefix",
             )
         return digest
 
@@ -385,15 +289,23 @@ class RedisBus:
         """Fetch and rehash; raises `ViolationError` when the bytes are not those that were named."""
         data: bytes | None = await self._link.command("GET", self.keys(batch).blob(digest))
         if data is None and self._artifacts is not None:
-            data = self._artifacts.get(digest)
+            data = await self._artifacts.get(digest)
         if data is None:
             raise InputError(
                 f"no artifact {digest}",
-                remedy="give the directory that the workers write to: --artifacts DIR",
+                remedy="name the store that the workers write to: --artifacts DIR, or s3://bucket/prefix",
             )
         if hashlib.sha256(data).hexdigest() != digest:
             raise ViolationError(f"the artifact {digest} holds other bytes than its name says")
         return data
+
+    async def put_bundle(self, batch: BatchId, fields: Mapping[str, str]) -> None:
+        """Say which bundle is the batch's suite; see `workers.bundle`."""
+        await self._link.command("HSET", self.keys(batch).bundle, *(word for pair in fields.items() for word in pair))
+
+    async def bundle(self, batch: BatchId) -> Mapping[str, str]:
+        """Which bundle is the batch's suite; empty when none was published."""
+        return _pairs(await self._link.command("HGETALL", self.keys(batch).bundle))
 
     # --- planner -----------------------------------------------------------------------------------------
 
@@ -418,6 +330,7 @@ class RedisBus:
             judge_policy=spec.judge_policy,
             replay_budget=spec.replay_budget,
             spec=text,
+            source=spec.source or None,
             **limits,
         )
 
@@ -430,8 +343,9 @@ class RedisBus:
         consumer: ConsumerId,
         candidate: str,
         judge: str,
+        expected: int = 0,
     ) -> Decision:
-        """Admit the next runs from `cursor` on while the desk has room. Answer: admitted, cursor, why_stopped."""
+        """Admit the next runs from `cursor` on while there is room. Answer: admitted, cursor, why_stopped."""
         runs = runs[:_ADMIT_AT_ONCE]
         keys = self.keys(batch)
         return await self._step(
@@ -446,6 +360,41 @@ class RedisBus:
             entries=len(read),
             candidate=candidate,
             judge=judge,
+            expected=expected,
+        )
+
+    async def adopt(
+        self,
+        batch: BatchId,
+        source: BatchId,
+        cursor: int,
+        runs: Sequence[RunId],
+        read: Sequence[Entry],
+        consumer: ConsumerId,
+        candidate: str,
+        judge: str,
+        expected: int = 0,
+    ) -> Decision:
+        """Take over the next runs of a closed batch from `cursor` on, as they were sealed there."""
+        runs = runs[:_ADMIT_AT_ONCE]
+        own, theirs = self.keys(batch), self.keys(source)
+        return await self._step(
+            "adopt",
+            batch,
+            extra_keys={
+                "source": theirs.batch_row,
+                "rows": [*(own.run(run) for run in runs), *(theirs.run(run) for run in runs)],
+            },
+            extra_argv={"items": [*runs, *(entry.id for entry in read)]},
+            command_id=self._runtime.token(),
+            consumer=consumer,
+            source=source,
+            cursor=cursor,
+            runs=len(runs),
+            entries=len(read),
+            candidate=candidate,
+            judge=judge,
+            expected=expected,
         )
 
     async def abandon(self, batch: BatchId, cursor: int, runs: Sequence[RunId], why: str) -> Decision:
@@ -466,23 +415,6 @@ class RedisBus:
         """Emit a run's message anew when its group no longer knows the one that its row names."""
         stream = {"stream": self.keys(batch).stream(group.stream)}
         return await self._step("requeue", batch, run=run, extra_keys=stream, group=group.value, entry=entry)
-
-    async def sweep(self, batch: BatchId, limit: int) -> Decision:
-        """Give back places whose lease expired and was never released. Answer: freed."""
-        keys = self.keys(batch)
-        desk = _pairs(await self._link.command("HGETALL", keys.desk()))
-        items: list[str] = []
-        rows: list[str] = []
-        for field, text in desk.items():
-            if field.startswith("l:") and text.startswith("expired ") and len(rows) < min(limit, 50):
-                step = text.split(" ", 3)[3]
-                items += [field.removeprefix("l:"), step, "0"]
-                rows.append(keys.run(RunId(step)))
-        if not rows:
-            return Decision(Verb.COMMIT, by="run.sweep", answer={"freed": 0})
-        return await self._step(
-            "sweep", batch, extra_keys={"rows": rows}, extra_argv={"items": items}, leases=len(rows)
-        )
 
     async def rebind(self, batch: BatchId, run: RunId, epoch: int, candidate: str, judge: str) -> Decision:
         """Bind a parked run's score to another judge; emits its score message anew."""
@@ -507,10 +439,14 @@ class RedisBus:
     # --- worker ------------------------------------------------------------------------------------------
 
     async def claim(self, entry: Entry, lease_id: LeaseId, consumer: ConsumerId) -> Decision:
-        """Mint the one lease of a run. Answer: gen, attempts, head, length, unresolved."""
-        return await self._step(
+        """Mint the one lease of a run, in every fence that the batch declares. Answer: see `bus.port`."""
+        decision = await self._step(
             "claim", entry.batch, run=entry.run, lease_id=lease_id, entry=entry.id, consumer=consumer
         )
+        if not decision.applied:
+            return decision
+        said = {name: bool(decision.answer[name]) for name in ("turning", "wrote")}
+        return replace(decision, answer=dict(decision.answer) | said)
 
     async def heartbeat(self, group: Group, consumer: ConsumerId, held: Held) -> list[Decision]:
         """Keep what is held alive; one decision a lease, in the order of `held.leases`."""
@@ -538,33 +474,20 @@ class RedisBus:
             "stream": keys.stream(group.stream),
             "rows": [keys.run(ref.run) for ref in leases],
         }
-        items = [part for ref in leases for part in (ref.run, ref.lease_id, str(ref.gen))]
+        items = [part for ref in leases for part in (ref.run, ref.lease_id, str(ref.gen), str(ref.epoch))]
         decisions = await self._send(
             target, batch, scope, {"items": [*items, *entries]},
-            group=group.value, consumer=consumer, leases=len(leases), entries=len(entries),
+            group=group.on_server, consumer=consumer, leases=len(leases), entries=len(entries),
         )  # fmt: skip
         return dict(zip(leases, decisions, strict=True))
-
-    async def append(self, ref: Ref, parent: Digest, seq: int, payloads: Sequence[str]) -> Decision:
-        """Add events to the transcript. Answer: head, length."""
-        events: list[str] = []
-        head = parent
-        for payload in payloads:
-            check_payload(payload)
-            head = next_head(head, payload)
-            events += [head, payload]
-        return await self._step(
-            "append", ref.batch, run=ref.run, extra_argv={"events": events},
-            lease_id=ref.lease_id, gen=ref.gen, parent=parent, seq=seq, events=len(payloads),
-        )  # fmt: skip
 
     async def seal(self, ref: Ref, parent: Digest, seq: int, payload: str, tree_hash: str, artifact: str) -> Decision:
         """Append the answer, seal, emit the score message, acknowledge the run's entry. Answer: head."""
         check_payload(payload)
         return await self._step(
             "seal", ref.batch, run=ref.run, extra_argv={"payload": payload}, lease_id=ref.lease_id, gen=ref.gen,
-            parent=parent, seq=seq, head=next_head(parent, payload), tree_hash=tree_hash or None,
-            artifact=artifact or None,
+            conversation=ref.conversation, parent=parent, seq=seq, head=next_head(parent, payload),
+            tree_hash=tree_hash or None, artifact=artifact or None,
         )  # fmt: skip
 
     async def give_back(self, ref: Ref) -> Decision:
@@ -590,9 +513,11 @@ class RedisBus:
         """Sign the score. `ref.gen` is the scoring epoch."""
         return await self._step(
             "score", ref.batch, run=ref.run, lease_id=ref.lease_id, gen=ref.gen, head=judgement.head,
+            tree_hash=judgement.tree_hash or None,
             observed_candidate=judgement.candidate or None, observed_judge=judgement.judge or None,
             judge_epoch=judgement.judge_epoch, score_digest=judgement.score_digest, bin=judgement.bin,
             value=judgement.value,
+            detail=judgement.detail[:2_000] or None,
         )  # fmt: skip
 
     async def score_give_back(self, ref: Ref) -> Decision:
@@ -640,4 +565,7 @@ def _row(run: RunId, row: Mapping[str, str]) -> RunRow:
         consumer=row.get("consumer", ""),
         detail=row.get("detail", ""),
         judge_epoch=number("j.epoch"),
+        conversation=number("conversation"),
+        tree=row.get("tree", ""),
+        artifact=row.get("artifact", ""),
     )

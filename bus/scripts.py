@@ -48,6 +48,11 @@ class Script:
     text: str
     sha: str
 
+    @property
+    def recorded(self) -> bool:
+        """Whether a call is a command, with an envelope and a record in a history. Those of `endpoint` only count."""
+        return not self.name.startswith("endpoint.")
+
 
 def _root() -> Traversable:
     return files("lua")

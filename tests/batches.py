@@ -120,6 +120,7 @@ class Batch:
         through: Address | None = None,
         door: Door | None = None,
         name: str = "b",
+        plane: Plane = Plane.LIVE,
         **spec: object,
     ) -> Batch:
         """Declare a batch. `through`, or `door`: where the bus connects, when it is not the server itself."""
@@ -137,7 +138,7 @@ class Batch:
             lease_ms=1_000,
         )
         wanted = replace(declared, **spec)  # type: ignore[arg-type]
-        bus = RedisBus(door or FixedDoor(through or address), SystemRuntime())
+        bus = RedisBus(door or FixedDoor(through or address), SystemRuntime(), plane=plane)
         batch = cls(bus, await Wire.open(address), wanted, bus.keys(wanted.batch))
         await bus.create(wanted)
         return batch
@@ -178,7 +179,7 @@ class Batch:
     async def taken(self, entry: Entry, consumer: ConsumerId) -> Entry:
         """A pending entry, given to another consumer as XAUTOCLAIM would after its idle time."""
         stream = self.keys.stream(entry.group.stream)
-        await self.wire.call("XCLAIM", stream, entry.group, consumer, 0, entry.id)
+        await self.wire.call("XCLAIM", stream, entry.group.on_server, consumer, 0, entry.id)
         return entry
 
     async def claimed(self, consumer: ConsumerId = W1, entry: Entry | None = None) -> Held:
@@ -187,7 +188,9 @@ class Batch:
         lease_id = self.lease()
         decision = await self.bus.claim(entry, lease_id, consumer)
         assert decision.applied, decision
-        return Held(entry, Ref(self.name, entry.run, lease_id, Gen(decision.answer["gen"])), decision)
+        said = decision.answer
+        ref = Ref(self.name, entry.run, lease_id, Gen(said["gen"]), said["conversation"], said["epoch"])
+        return Held(entry, ref, decision)
 
     async def forged(self, run: RunId, consumer: ConsumerId = W1, group: Group = Group.WORKER) -> Entry:
         """A second message of the same content, as a retried XADD leaves it, delivered to `consumer`."""
@@ -226,7 +229,13 @@ class Batch:
         assert decision.applied, decision
         answer = decision.answer
         judgement = Judgement(
-            answer["head"], "", answer["candidate"], answer["judge"], answer["judge_epoch"], "pass", "1"
+            answer["head"],
+            answer["tree_hash"],
+            answer["candidate"],
+            answer["judge"],
+            answer["judge_epoch"],
+            "pass",
+            "1",
         )
         return Scoring(entry, Ref(self.name, entry.run, lease_id, Gen(answer["epoch"])), judgement, decision)
 
@@ -258,7 +267,7 @@ class Batch:
 
     async def pending(self, group: Group) -> dict[str, str]:
         """Entry → owner, of everything that a group has pending."""
-        found = await self.wire.call("XPENDING", self.keys.stream(group.stream), group, "-", "+", 1000)
+        found = await self.wire.call("XPENDING", self.keys.stream(group.stream), group.on_server, "-", "+", 1000)
         return {entry.decode(): owner.decode() for entry, owner, *_ in found}
 
     async def waiting(self, group: Group) -> list[str]:
@@ -269,7 +278,7 @@ class Batch:
     async def idle_ms(self, entry: EntryId, group: Group = Group.WORKER) -> int:
         """How long a pending entry's owner has been silent."""
         stream = self.keys.stream(group.stream)
-        found = await self.wire.call("XPENDING", stream, group, entry, entry, 1)
+        found = await self.wire.call("XPENDING", stream, group.on_server, entry, entry, 1)
         return int(found[0][2])
 
     async def dead(self) -> list[dict[str, str]]:
@@ -308,7 +317,7 @@ class Batch:
         """Every counter says what the rows say, and nothing was written beside the batch's own keys."""
         keys = await self._keys()
         prefix = self.keys.batch_row.removesuffix("batch")
-        assert {key for key in keys if not key.startswith(prefix)} <= {registry(Plane.LIVE)}
+        assert {key for key in keys if not key.startswith(prefix)} <= {registry(self.keys.plane)}
         batch = await self._hash(self.keys.batch_row)
         desk = await self._hash(self.keys.desk())
         marker = self.keys.run(RunId(""))
@@ -323,18 +332,50 @@ class Batch:
         in_flight = [row for row in rows.values() if "h.epoch" in row and row["state"] not in ENDED]
         assert int(batch.get("fenced", "0")) == len(in_flight)
         admitted = [row for row in rows.values() if "place" in row and row["state"] not in ENDED]
-        places = [name for name in desk if name.startswith("l:")]
-        assert int(desk.get("in_flight", "0")) == len(places) == len(admitted)
+        at_desk = [name for name in desk if name.startswith("l:")]
+        assert int(desk.get("in_flight", "0")) == len(at_desk) == len(admitted)
         index = await self.wire.call("LRANGE", self.keys.index, 0, -1)
         assert sorted(run.decode() for run in index) == sorted(rows)
         assert int(batch.get("cursor", "0")) == len(rows)
         assert not [run for run, row in rows.items() if row["state"] != "scoring" and "s.lease" in row]
-        assert not [run for run, row in rows.items() if row["state"] in ("queued", "hole") and "t.lease" in row]
+        free = [row for row in rows.values() if row["state"] in ("queued", "hole")]
+        assert not [row for row in free for lease in ("lease", "t.lease", "c.lease") if lease in row]
+        planes = await self._hash(self.keys.planes)
+        places = [row["place"] for row in admitted]
+        assert sorted(planes[name] for name in planes if name.endswith(":result")) == sorted(places)
+        await self._check_effects(batch, rows)
         await self._check_entries(rows)
         await self._check_chains(rows)
         assert _family(batch, "refused:") == await self._refusals_in_history()
 
     # --- the checks' parts -------------------------------------------------------------------------------
+
+    async def _check_effects(self, batch: Mapping[str, str], rows: Mapping[RunId, Mapping[str, str]]) -> None:
+        """What is counted is what the rows say; who waits for an executor has the one message that counts."""
+        states = {
+            (run, field.removeprefix("o.i:")): text.split()[0]
+            for run, row in rows.items()
+            for field, text in row.items()
+            if field.startswith("o.i:")
+        }
+        waiting = {name for name, state in states.items() if state in ("queued", "executing", "awaiting_ack")}
+        undone = [name for name, state in states.items() if state == "compensating"]
+        assert int(batch.get("effects_open", "0")) == len(waiting) + len(undone)
+        stuck = [name for (_, name), state in states.items() if state == "stuck" and not name.endswith("~undo")]
+        assert int(batch.get("stuck", "0")) == len(stuck)
+        named = {
+            (run, field.removeprefix("o.e:")): entry
+            for run, row in rows.items()
+            for field, entry in row.items()
+            if field.startswith("o.e:")
+        }
+        assert named.keys() == waiting
+        for (run, intent), entry in named.items():
+            found = await self.wire.call("XRANGE", self.keys.stream("tools"), entry, entry)
+            assert [_fields(flat) for _, flat in found] == [{"run": run, "intent": intent}]
+        planes = await self._hash(self.keys.planes)
+        in_flight = {key.split(":", 3)[3] for key in planes if key.startswith("k:") and not key.endswith(":result")}
+        assert in_flight == {name for (_, name), state in states.items() if state == "awaiting_ack"}
 
     async def _check_entries(self, rows: Mapping[RunId, Mapping[str, str]]) -> None:
         """A run that waits for somebody has its message in the stream, unless its score is parked."""

@@ -176,7 +176,7 @@ async def test_a_run_that_was_admitted_before_is_refused(batch: Batch) -> None:
     await batch.admit(1)
     async with batch.unchanged():
         decision = await batch.bus.admit(batch.name, 1, batch.runs[:1], [], P1, "candidate", "judge")
-    assert refused(decision) == "reject step_in_flight (admission.acquire)"
+    assert refused(decision) == "reject duplicate_key (plane.admit)"
 
 
 @pytest.mark.parametrize("entry", ["", "x", "1", "1-", "1-x", "99999999999999999999-0", "0-99999999999999999999"])

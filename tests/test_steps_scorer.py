@@ -169,6 +169,7 @@ async def test_a_score_counts_once_and_ends_everything_of_its_run(batch: Batch) 
         "judge.commit commit",
         "histogram.score commit",
         "admission.apply commit",
+        "plane.release commit",
         "admission.release commit",
     )
 

@@ -31,17 +31,23 @@ async def batch(server: Target) -> AsyncIterator[Batch]:
 
 # --- claim ------------------------------------------------------------------------------------------------
 
+_FRESH = {
+    "conversation": 0,
+    "turning": False,
+    "head": EMPTY_HEAD,
+    "length": 0,
+    "unresolved": [],
+    "windows": [],
+    "epoch": 0,
+    "wrote": False,
+}
+"""What a claim tells of a run that has done nothing yet."""
+
 
 async def test_a_delivered_run_is_claimed_with_a_fresh_generation(batch: Batch) -> None:
     """The worker that was given the message is its holder from here on, and is told where the transcript stands."""
     held = await batch.claimed()
-    assert held.decision.answer == {
-        "gen": 1,
-        "attempts": 1,
-        "head": EMPTY_HEAD,
-        "length": 0,
-        "unresolved": [],
-    }
+    assert held.decision.answer == _FRESH | {"gen": 1, "attempts": 1}
     (row,) = await batch.bus.rows(batch.name, [held.ref.run])
     assert (row.state, row.consumer, row.attempts) == ("running", W1, 1)
 
@@ -61,7 +67,7 @@ async def test_who_takes_a_silent_holders_run_over_gets_the_next_generation(batc
     await batch.taken(first.entry, W2)
     second = await batch.claimed(W2, first.entry)
     head = next_head(next_head(EMPTY_HEAD, "one"), "two")
-    assert second.decision.answer == {"gen": 2, "attempts": 2, "head": head, "length": 2, "unresolved": []}
+    assert second.decision.answer == _FRESH | {"gen": 2, "attempts": 2, "head": head, "length": 2}
     assert [event.payload for event in await batch.bus.transcript(batch.name, first.ref.run)] == ["one", "two"]
 
 
@@ -275,7 +281,7 @@ async def test_a_beat_over_what_is_no_entry_or_no_group_is_refused(batch: Batch)
     keys = {"stream": batch.keys.stream("runs"), "rows": [batch.keys.run(held.ref.run)]}
     async with batch.unchanged():
         for group, entry in (("worker", "none"), ("worker", ""), ("planner", held.entry.id), ("nobody", held.entry.id)):
-            items = [held.ref.run, held.ref.lease_id, str(held.ref.gen), entry]
+            items = [held.ref.run, held.ref.lease_id, str(held.ref.gen), "0", entry]
             decision = await batch.bus._step(
                 "heartbeat", batch.name, extra_keys=keys, extra_argv={"items": items},
                 group=group, consumer=W1, leases=1, entries=1,
@@ -407,7 +413,12 @@ async def test_a_seal_ends_the_run_asks_for_its_score_and_acknowledges_in_one_st
     (asked,) = await batch.bus.read(Group.SCORER, S1, [batch.name], 10, 1)
     assert (asked.run, asked.id) == (held.ref.run, row["entry"])
     (record,) = await batch.history("run.seal")
-    assert record.verbs == ("transcript.append commit", "transcript.seal commit")
+    assert record.verbs == (
+        "transcript.append commit",
+        "transcript.seal commit",
+        "workspace.record commit",
+        "plane.write commit",
+    )
 
 
 async def test_a_late_seal_leaves_its_successors_message_alone(batch: Batch) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -21,12 +22,13 @@ from bus.contract import CONTRACT
 from bus.history import Part, Recorded, read_history
 from bus.memory_batch import WAITING
 from bus.memory_bus import MemoryBus, MemoryWorld
-from bus.port import BatchSpec, Bus, Counters, Entry, Event, Group, RunRow
+from bus.port import BatchSpec, Bus, Counters, Entry, Event, Group, IntentRow, RunRow
+from bus.port_calls import JUDGE_DESK, MODEL_DESK
 from bus.redis_bus import RedisBus
-from bus.types import Decision, EntryId, RunId
+from bus.types import Decision, EntryId, Plane, RunId
 from bus.wire import Reply, Wire
 
-__all__ = ["CountedTokens", "MemorySide", "ServerSide", "Side", "Twins", "TwinsDifferError"]
+__all__ = ["ClockedTokens", "CountedTokens", "MemorySide", "ServerSide", "Side", "Twins", "TwinsDifferError"]
 
 
 class CountedTokens:
@@ -48,9 +50,23 @@ class CountedTokens:
         return 0.5
 
 
+class ClockedTokens(CountedTokens):
+    """One whose clock stands still until it is set."""
+
+    ms = 1_000_000
+
+    def now(self) -> float:
+        return self.ms / 1000
+
+
 _SERVERS_OWN = ("schema", "server")  # what an envelope has only where there is a server to read it
 
-_GROUP_OF = {"run.claim": Group.WORKER, "run.score_claim": Group.SCORER}
+_GROUP_OF = {
+    "run.claim": Group.WORKER,
+    "run.score_claim": Group.SCORER,
+    "run.tool_claim": Group.TOOLS,
+    "run.tool_requeue": Group.TOOLS,
+}
 """Whose entry a command names, when it does not say so itself."""
 
 
@@ -119,9 +135,12 @@ class Names:
         if part.fence in CONTRACT:
             op = CONTRACT[part.fence].ops[part.op]
             given = {**entry.envelope, **part.args}
+            if part.fence == "transcript" and "run" not in part.args:  # each conversation is a chain of its own
+                given["run"] = f"{entry.envelope['run']}~{entry.envelope['conversation']}"
             args = {arg.name: given[arg.name] for arg in op.args if arg.name in given and arg.name != "payload"}
             answer = {name: value for name, value in part.answer.items() if name in op.answers}
-        return [part.fence, part.op, part.verb, part.reason, dict(args), self._renamed(answer, group)]
+        read = _read_args if part.fence == "outbox" else dict
+        return [part.fence, part.op, part.verb, part.reason, read(args), self._renamed(read(answer), group)]
 
     def _renamed(self, named: Mapping[str, object], group: Group) -> dict[str, object]:
         return {
@@ -142,11 +161,14 @@ class Side(Protocol):
     async def look(self, group: Group | None) -> dict[str, object]:
         """Everything that there is. `group` is asked how much it has not been given; without one, no transcripts."""
 
-    async def forge(self, group: Group, run: RunId) -> None:
+    async def forge(self, group: Group, fields: Mapping[str, str]) -> None:
         """A second message of the same content, as a retried XADD leaves it."""
 
     async def lose_group(self, group: Group, *, at_end: bool) -> None:
         """The group is destroyed and made anew, at the beginning of its stream or at its end."""
+
+    async def set_clock(self, ms: int) -> None:
+        """The batch's clock, by which silence is measured."""
 
     async def expire(self, run: RunId, place: str, since: int) -> None:
         """A run's place at the desk expires, as of `since` in ms."""
@@ -169,29 +191,37 @@ class ServerSide:
         keys = self._keys
         commands: list[tuple[str | bytes | int, ...]] = [
             *(("XRANGE", keys.stream(one.stream), "-", "+") for one in Group),
-            *(("XPENDING", keys.stream(one.stream), one, "-", "+", 1000) for one in Group),
+            *(("XPENDING", keys.stream(one.stream), one.on_server, "-", "+", 1000) for one in Group),
             ("XRANGE", keys.history, self._recorded, "+"),
             ("XRANGE", keys.dead, "-", "+"),
+            *(("HGET", keys.desk(desk), "in_flight") for desk in (MODEL_DESK, JUDGE_DESK)),
+            *(("XRANGE", keys.undo(plane), "-", "+") for plane in Plane),
         ]
         replies: list[Reply]
         replies, shown = await asyncio.gather(self._wire.calls(commands), _Shown.by(self.bus, self.spec, group))
-        for one, stream in zip(Group, replies, strict=False):
+        count = len(Group)
+        streams, pending, rest = replies[:count], replies[count : 2 * count], replies[2 * count :]
+        history, dead, *rest = rest
+        desks, undone = rest[:2], rest[2:]
+        for one, stream in zip(Group, streams, strict=True):
             self.names.meet(one, [EntryId(entry.decode()) for entry, _ in stream])
         seen = {
             "streams": [
-                {self.names.of(one, entry.decode()): flat[1].decode() for entry, flat in stream}
-                for one, stream in zip(Group, replies, strict=False)
+                {self.names.of(one, entry.decode()): _fields(flat) for entry, flat in stream}
+                for one, stream in zip(Group, streams, strict=True)
             ],
             "pending": [
                 {self.names.of(one, entry.decode()): owner.decode() for entry, owner, *_ in found}
-                for one, found in zip(Group, replies[3:6], strict=True)
+                for one, found in zip(Group, pending, strict=True)
             ],
-            "dead": sorted(_dead(flat) for _, flat in replies[7]),
+            "dead": sorted(_dead(flat) for _, flat in dead),
+            "desks": [int(taken or 0) for taken in desks],
+            "undone": [[_fields(flat)["key"] for _, flat in stream] for stream in undone],
             **shown.named(self.names),
         }
-        if replies[6]:
-            self._recorded = "(" + replies[6][-1][0].decode()
-        return {**seen, "history": [self.names.record(one) for one in await self._records(replies[6])]}
+        if history:
+            self._recorded = "(" + history[-1][0].decode()
+        return {**seen, "history": [self.names.record(one) for one in await self._records(history)]}
 
     async def _records(self, replies: Reply) -> list[Recorded]:
         found = []
@@ -199,13 +229,17 @@ class ServerSide:
             found.append(one)  # noqa: PERF401 - an async comprehension hides the pretended link
         return found
 
-    async def forge(self, group: Group, run: RunId) -> None:
-        await self._wire.call("XADD", self._keys.stream(group.stream), "*", "run", run)
+    async def forge(self, group: Group, fields: Mapping[str, str]) -> None:
+        words = [word for pair in fields.items() for word in pair]
+        await self._wire.call("XADD", self._keys.stream(group.stream), "*", *words)
 
     async def lose_group(self, group: Group, *, at_end: bool) -> None:
         stream = self._keys.stream(group.stream)
-        await self._wire.call("XGROUP", "DESTROY", stream, group)
-        await self._wire.call("XGROUP", "CREATE", stream, group, "$" if at_end else "0")
+        await self._wire.call("XGROUP", "DESTROY", stream, group.on_server)
+        await self._wire.call("XGROUP", "CREATE", stream, group.on_server, "$" if at_end else "0")
+
+    async def set_clock(self, ms: int) -> None:
+        await self._wire.call("HSET", self._keys.batch_row, "clock", ms)
 
     async def expire(self, run: RunId, place: str, since: int) -> None:
         desk = self._keys.desk()
@@ -229,8 +263,8 @@ class _Ready:
 class MemorySide:
     """The bus in memory."""
 
-    def __init__(self, world: MemoryWorld, bus: MemoryBus, spec: BatchSpec) -> None:
-        self._bus, self.spec, self.world = bus, spec, world
+    def __init__(self, world: MemoryWorld, bus: MemoryBus, spec: BatchSpec, clock: ClockedTokens) -> None:
+        self._bus, self.spec, self.world, self._clock = bus, spec, world, clock
         self.names = Names()
         self._recorded = 0
 
@@ -244,29 +278,41 @@ class MemorySide:
         for one in Group:
             self.names.meet(one, at.streams[one].entries)
         letters = [
-            [letter.reason, letter.event.run, letter.event.lease_id, str(letter.event.seq), letter.event.payload]
+            [
+                letter.reason,
+                _presented(letter.event.run),  # not as the chain's own names have it
+                _presented(letter.event.lease_id),
+                str(letter.event.seq),
+                letter.event.payload,
+            ]
             for letter in at.transcript.dead_letters
         ]
         seen = {
             "streams": [
-                {self.names.of(one, entry): run for entry, run in at.streams[one].entries.items()} for one in Group
+                {self.names.of(one, entry): dict(fields) for entry, fields in at.streams[one].entries.items()}
+                for one in Group
             ],
             "pending": [
                 {self.names.of(one, entry): given.consumer for entry, given in at.streams[one].pending.items()}
                 for one in Group
             ],
             "dead": sorted(letters + [[one["reason"], one["content"]] for one in at.dead]),
+            "desks": [at.desks[desk].in_flight for desk in (MODEL_DESK, JUDGE_DESK)],
+            "undone": [at.plane.undone[plane] for plane in Plane],
             **shown.named(self.names),
             "history": [self.names.record(one) for one in at.history[self._recorded :]],
         }
         self._recorded = len(at.history)
         return seen
 
-    async def forge(self, group: Group, run: RunId) -> None:
-        self.world.batches[self.spec.batch].streams[group].add(run)
+    async def forge(self, group: Group, fields: Mapping[str, str]) -> None:
+        self.world.batches[self.spec.batch].streams[group].add(fields)
 
     async def lose_group(self, group: Group, *, at_end: bool) -> None:
         self.world.batches[self.spec.batch].streams[group].lose_group(at_end=at_end)
+
+    async def set_clock(self, ms: int) -> None:
+        self._clock.ms = ms
 
     async def expire(self, run: RunId, place: str, since: int) -> None:
         desk = self.world.batches[self.spec.batch].desk
@@ -284,6 +330,7 @@ class _Shown:
     rows: list[RunRow]
     undelivered: int | None = None
     transcripts: list[list[Event]] | None = None
+    effects: list[list[IntentRow]] | None = None
 
     @classmethod
     async def by(cls, bus: Bus, spec: BatchSpec, group: Group | None) -> _Shown:
@@ -294,10 +341,12 @@ class _Shown:
         )
         if group is None:
             return cls(counters, run_ids, parked, rows)
-        undelivered, transcripts = await asyncio.gather(
-            bus.undelivered(spec.batch, group), asyncio.gather(*(bus.transcript(spec.batch, run) for run in runs))
+        undelivered, transcripts, effects = await asyncio.gather(
+            bus.undelivered(spec.batch, group),
+            asyncio.gather(*(bus.transcript(spec.batch, run) for run in runs)),
+            asyncio.gather(*(bus.effects(spec.batch, run) for run in runs)),
         )
-        return cls(counters, run_ids, parked, rows, undelivered, transcripts)
+        return cls(counters, run_ids, parked, rows, undelivered, transcripts, effects)
 
     def named(self, names: Names) -> dict[str, object]:
         """By what it is, with the shared names."""
@@ -305,8 +354,27 @@ class _Shown:
         return {**shown, "rows": [names.row(row) for row in self.rows]}
 
 
+def _read_args(named: Mapping[str, object]) -> dict[str, object]:
+    """A tool's arguments are opaque text to the server, and an object to the model."""
+    found = dict(named)
+    text = found.get("args")
+    if isinstance(text, list):  # an envelope holds no objects: see `bus.envelopes`
+        [text] = text
+    if isinstance(text, str):
+        found["args"] = json.loads(text)
+    return found
+
+
+def _presented(name: str) -> str:
+    return name.partition("~")[0]
+
+
+def _fields(flat: Sequence[bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
 def _dead(flat: Sequence[bytes]) -> list[str]:
-    letter = {name.decode(): value.decode() for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    letter = _fields(flat)
     if "stream" in letter:  # an entry that could not be read
         return [letter["reason"], letter["content"]]
     return list(letter.values())

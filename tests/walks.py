@@ -148,4 +148,6 @@ def _ref(entry: Entry, claim: Step) -> Ref:
 def _judgement(claim: Step) -> Judgement:
     """What a scorer signs that has judged as it was told."""
     told = claim.answered
-    return Judgement(told["head"], "", told["candidate"], told["judge"], told["judge_epoch"], "pass", "1")
+    return Judgement(
+        told["head"], told["tree_hash"], told["candidate"], told["judge"], told["judge_epoch"], "pass", "1"
+    )

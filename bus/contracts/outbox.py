@@ -39,6 +39,12 @@ CONTRACT = fence(
         "unknown_intent, duplicate, commit, in_doubt awaiting_ack, stuck, compensate",
         "state undo_id observation",
     ),
+    op(
+        "revoke",
+        "intent_id str, gen int",
+        "unknown_intent, stale_gen, duplicate, not_committed, stuck, commit",
+        "undo_id",
+    ),
     config="ack_bound_ms int1, inverses obj",
     final="intents",
 )

@@ -9,6 +9,7 @@ States    of an intent
                 └──── recover ─────┘                        │ recover, past the bound
                                                             ├─▶ compensating ── its undo ──▶ compensated | stuck
                                                             └─▶ stuck, where there is no inverse
+              committed ── revoke ──▶ compensating, when the conversation that asked for the effect is given up
           `advance` takes the generation away in any of them, and changes none of them. An undo is an intent of its
           own, `<id>~undo`, with the inverse tool and the same arguments; it has no undo itself.
 
@@ -16,7 +17,7 @@ Invariants
   P1 a call that may have left is never made again: awaiting_ack leads to an outcome or an undo, never back.
   P2 an intent comes from its put, or is the named undo of one; no timeout mints any.
   P3 an outcome is bound under the row's gen.        P4 by the executor that holds the claim.
-  P5 a success counts only with its own key echoed.  P6 what is final never changes, nor does a row's job.
+  P5 a success counts only with its own key echoed.  P6 what is final changes by a revoke only, a row's job never.
   P7 an intent is compensated, or stuck by its undo, exactly when that undo says so.
   P8 no executor takes an intent twice.
 
@@ -31,6 +32,7 @@ If a party dies
   | executor, after `sent`, whether  | awaiting_ack          | in doubt up to the bound, and a late outcome counts;|
   | or not the call left or landed   |                       | past it the undo is queued, or the intent is stuck  |
   | executor, after `complete`       | the outcome           | resent: duplicate; another outcome: already_final   |
+  | who sends `revoke`               | the undo, queued      | resent: duplicate; a late one takes nothing else    |
   | executor of an undo              | as any intent         | past its own bound both are stuck, for a person     |
   | who sends `recover`              | what it answered      | asked again: the same, for an undo is put once      |
   | server                           | what it answered      | everything above, after its restart                 |
@@ -78,6 +80,8 @@ class OutboxReason(StrEnum):
     """The tool reports success without the key of this call: whose success it is nobody knows."""
     AWAITING_ACK = "awaiting_ack"
     """The call may have landed, and its time is not over."""
+    NOT_COMMITTED = "not_committed"
+    """There is no effect that is known to stand, so none to be undone."""
     STUCK = "stuck"
     """An effect may stand that cannot be undone by itself: somebody must look."""
 
@@ -163,6 +167,10 @@ class Outbox(Fence[OutboxResult]):
     async def recover(self, run: RunId, intent_id: str) -> OutboxResult:
         """Settle an intent whose executor is silent. Answers the state; undo_id with `compensate`."""
         return await self._ask("recover", run=run, intent_id=intent_id)
+
+    async def revoke(self, run: RunId, intent_id: str, gen: int) -> OutboxResult:
+        """Have a committed intent undone. Answers undo_id; `stuck`, and nothing changed, where no tool undoes it."""
+        return await self._ask("revoke", run=run, intent_id=intent_id, gen=gen)
 
     async def send(self, op: str, args: Mapping[str, object]) -> Decision:
         """See `Fence`. A tool's arguments travel beside the envelope, in a form that is equal for equal arguments."""

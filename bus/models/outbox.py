@@ -7,12 +7,13 @@ States    queued ── claim ──▶ executing ── sent ──▶ awaiting
             └──── recover ─────┘                        │ recover, past the bound
                                                         ├─▶ compensating ── its undo ──▶ compensated | stuck
                                                         └─▶ stuck, where there is no inverse
+          committed ── revoke ──▶ compensating
           An undo is an intent of its own, `<id>~undo`, and has none itself.
 Invariants
   P1 a call that may have left is never made again: awaiting_ack leads to an outcome or an undo, never back.
   P2 an intent comes from its put, or is the named undo of one; no timeout mints any.
   P3 an outcome is bound under the row's gen.        P4 by the executor that holds the claim.
-  P5 a success counts only with its own key echoed.  P6 what is final never changes, nor does a row's job.
+  P5 a success counts only with its own key echoed.  P6 what is final changes by a revoke only, a job never.
   P7 an intent is compensated, or stuck by its undo, exactly when that undo says so.
   P8 no executor takes an intent twice.              L1 every intent can be brought to an end.
 """
@@ -89,6 +90,7 @@ class Outbox(Model):
         "ok bool, echo str?, observation str",
         "advance": "intent_id str, gen int",
         "recover": "intent_id str",
+        "revoke": "intent_id str, gen int",
     }
     BEFORE_SCHEMA: ClassVar = frozenset({"unkeyed"})
 
@@ -202,6 +204,24 @@ class Outbox(Model):
             at.state = State.COMPENSATING
             self.intents[undo_id] = Intent(self.inverses[at.tool], at.args, gen=0)
         return compensate(state=State.COMPENSATING.value, undo_id=undo_id)
+
+    def revoke(self, *, intent_id: str, gen: int) -> Answer:
+        at = self.intents.get(intent_id)
+        undo_id = intent_id + UNDO
+        if at is None:
+            return reject("unknown_intent")
+        if gen != at.gen:
+            return reject("stale_gen")
+        if at.state in (State.COMPENSATING, State.COMPENSATED):
+            return duplicate(undo_id=undo_id)
+        if at.state is not State.COMMITTED:
+            return reject("not_committed")
+        if undone_by(intent_id) is not None or at.tool not in self.inverses:
+            return reject("stuck")
+
+        at.state = State.COMPENSATING
+        self.intents[undo_id] = Intent(self.inverses[at.tool], at.args, gen=0)
+        return commit(undo_id=undo_id)
 
     def _stale(self, at: Intent, gen: int) -> bool:
         """An outcome of a generation that the planner gave up."""

@@ -28,13 +28,20 @@ local function note(request, state)
   return number_text(request.gen) .. ' ' .. state .. ' ' .. request.id
 end
 
-local function live_gen(run, gen) return run.data['c.lease'] and int(run, 'c.gen') == gen end
+-- `floor`: generations up to it are void, as in fence 7.
+local function live_gen(run, gen, floor)
+  return run.data['c.lease'] and int(run, 'c.gen') == gen and gen > (floor or 0)
+end
 
-function completion.is_live(run, a) return live_gen(run, a.gen) and run.data['c.lease'] == a.lease_id end
+function completion.is_live(run, a, floor)
+  return live_gen(run, a.gen, floor) and run.data['c.lease'] == a.lease_id
+end
 
-function completion.lease(run, batch, leases, a)
+function completion.lease(run, batch, leases, a, floor)
   if run.data['c.out'] then return reject('retries_exhausted') end
-  if run.data['c.lease'] == a.lease_id then return duplicate({gen = int(run, 'c.gen')}) end
+  if run.data['c.lease'] == a.lease_id and int(run, 'c.gen') > (floor or 0) then
+    return duplicate({gen = int(run, 'c.gen')})
+  end
   if leases.data[a.lease_id] then return reject('lease_reused') end
   local first = not run.data['c.gen']
   if not first and int(run, 'c.compute') == 0 then return reject('retries_exhausted') end
@@ -44,20 +51,20 @@ function completion.lease(run, batch, leases, a)
   else
     add(run, 'c.compute', -1)
   end
-  add(run, 'c.gen', 1)
+  put(run, 'c.gen', math.max(int(run, 'c.gen'), floor or 0) + 1)
   put(run, 'c.lease', a.lease_id)
   put(leases, a.lease_id, a.run)
   return commit({gen = int(run, 'c.gen')})
 end
 
-function completion.fence(run, a)
-  if not live_gen(run, a.gen) then return reject('stale_lease') end
+function completion.fence(run, a, floor)
+  if not live_gen(run, a.gen, floor) then return reject('stale_lease') end
   drop(run, 'c.lease')
   return commit()
 end
 
-function completion.open(run, requests, a)
-  if not completion.is_live(run, a) then return reject('stale_lease') end
+function completion.open(run, requests, a, floor)
+  if not completion.is_live(run, a, floor) then return reject('stale_lease') end
   local request = latest(run, a.step)
   if request and request.id == a.request_id and request.gen == a.gen and request.state == 'open'
       and run.data['c.p:' .. a.step] == a.prompt_hash then
@@ -85,9 +92,9 @@ local function not_asked_for(run, request, a)
   return reject('superseded')
 end
 
-function completion.bind(run, batch, a)
+function completion.bind(run, batch, a, floor)
   if batch.data.watermark then return reject('after_close') end
-  if not completion.is_live(run, a) then return reject('stale_lease') end
+  if not completion.is_live(run, a, floor) then return reject('stale_lease') end
   local request = latest(run, a.step)
   local foreign = not_asked_for(run, request, a)
   if foreign then return foreign end

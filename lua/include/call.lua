@@ -2,6 +2,7 @@
 --
 --   begin(name, kinds)   reads ARGV[1]; on a wrong argument it records `reject schema` and returns no envelope
 --   step(by, d, args)    notes one fence operation's decision as a part of this command; true when it was granted
+--   step_kept(by, d, …)  likewise, and the part stands also when the command is refused
 --   done(d)              writes the rows, records the parts, returns the reply
 --   refused(d)           forgets the rows, records the one refusal, returns the reply
 --
@@ -12,7 +13,7 @@ local SCHEMA = 1
 local MAX_ENVELOPE = 65536 -- bytes: an envelope is identity, not payload
 local MAX_INT = 9007199254740991 -- 2^53 - 1: the largest whole number that Lua, JSON and msgpack all carry exactly
 
-local call = {name = nil, run = nil, history = nil, batch_key = nil, parts = {}}
+local call = {name = nil, run = nil, history = nil, batch_key = nil, parts = {}, kept = {}}
 
 local function is_text(v) return type(v) == 'string' and v ~= '' end
 
@@ -62,13 +63,23 @@ local function reply(d, by)
   return out
 end
 
--- The refusal's record, its count, and nothing else but what the refusal itself keeps.
-local function note_refusal(d, by, args)
-  write_kept()
+local function count_refusal(d)
   if d.verb == 'reject' or d.verb == 'replay' then
     redis.call('HINCRBY', call.batch_key, 'refused:' .. d.reason, 1)
   end
-  record({part(by, d, args)}, true)
+end
+
+-- The last part of a command of which nothing else stands but what is kept.
+local function record_kept(by, d, args, whole)
+  call.kept[#call.kept + 1] = part(by, d, args)
+  record(call.kept, whole)
+end
+
+-- The refusal's record, its count, and nothing else but what the refusal itself keeps.
+local function note_refusal(d, by, args)
+  write_kept()
+  count_refusal(d)
+  record_kept(by, d, args, true)
 end
 
 local last = nil
@@ -77,6 +88,12 @@ local function step(by, d, args)
   last = {d = d, by = by, args = args}
   call.parts[#call.parts + 1] = part(by, d, args)
   return d.verb == 'commit' or d.verb == 'duplicate'
+end
+
+local function step_kept(by, d, args)
+  count_refusal(d)
+  call.kept[#call.kept + 1] = part(by, d, args)
+  return step(by, d, args)
 end
 
 local function done(d)
@@ -94,9 +111,10 @@ local function refused(d, by, args)
   return reply(d, by)
 end
 
--- A command that was applied before, answered again. Recorded, and nothing written.
+-- A command that was applied before, answered again. Recorded, and nothing written but what is kept.
 local function again(d)
-  record({part(call.name, d)})
+  write_kept()
+  record_kept(call.name, d)
   return reply(d, call.name)
 end
 

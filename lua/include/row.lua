@@ -7,13 +7,21 @@ local rows = {}
 
 local function number_text(n) return string.format('%.0f', n) end
 
--- All fields of a small hash; or of a larger one the listed fields now, and any other when it is asked for.
+-- All fields of a small hash; or of a larger one the listed fields now, and any other when it is asked for. What is not
+-- there is asked for once.
 local function open_row(key, fields)
-  local data = {}
+  local data, absent = {}, {}
   if fields then
     local values = redis.call('HMGET', key, unpack(fields))
-    for i, field in ipairs(fields) do data[field] = values[i] or nil end
-    setmetatable(data, {__index = function(_, field) return redis.call('HGET', key, field) or nil end})
+    for i, field in ipairs(fields) do
+      if values[i] then data[field] = values[i] else absent[field] = true end
+    end
+    setmetatable(data, {__index = function(_, field)
+      if absent[field] then return nil end
+      local value = redis.call('HGET', key, field)
+      if value then data[field] = value else absent[field] = true end
+      return value or nil
+    end})
   else
     local flat = redis.call('HGETALL', key)
     for i = 1, #flat, 2 do data[flat[i]] = flat[i + 1] end

@@ -1,18 +1,37 @@
 -- run: what the pipeline's steps share: the life of a run, who owns an entry, how a message leaves and how it ends.
 --
 -- Run row:   state    queued running sealed scoring scored hole      entry  the one stream entry that counts
---            place    its lease at the desk of runs                  consumer  who claimed it last
+--            place    its lease at the desk of runs, and its admission to its plane      consumer  who claimed it last
 --            attempts, s.attempts  claims so far                     s.lease  the scorer's live lease
+--            lease    the holder's live lease, of any conversation; fence 7 knows the chain's own, `t.lease`
+--            conversation  its chain in fence 7 is <run>~<conversation>      turning  '1' once a `turn` was begun
+--            calls    its calls that have a place at an endpoint's desk      windows  its fan-outs not joined yet
 --            yields, s.yields  hand-backs so far
 --            end:<lease id>  the step that ended that lease: its resend is a duplicate, also when the run has moved on
 --            tree, artifact  the sealed workspace                    detail  what an ended run says of itself
 -- Batch row: n:<state>  runs in that state
+--            effects_open  intents and undos that have not ended
 -- A step names the fields of the batch and the desk that it nearly always needs; the others are read when it does.
+-- A fence that the batch does not declare costs nothing: 4 is in the path where `compute_retries` is declared, 8 where
+-- `heartbeat_ms` is, 9 where a tree was sealed; 10 and 12 are in the steps of calls and tools.
+--#include "include/clock.lua"
+--#include "completion/fence.lua"
 --#include "transcript/fence.lua"
 --#include "histogram/fence.lua"
 --#include "judge/fence.lua"
 --#include "admission/fence.lua"
+--#include "plane/fence.lua"
+--#include "sandbox/fence.lua"
+--#include "workspace/fence.lua"
+--#include "ledger/fence.lua"
+--#include "join/fence.lua"
 local function open_batch(key, ...) return open_row(key, {'status', 'server', 'floor', ...}) end
+
+-- A run's hash grows with its tools and its writes. A step that looks through none of them reads what its holder's lease
+-- and its chain are, and what else it names.
+local function open_run(key, ...)
+  return open_row(key, {'state', 'lease', 'conversation', 'turning', 't.gen', 't.lease', 't.head', 't.len', 't.sealed', ...})
+end
 
 -- The command was sent to another server than the batch's tokens were granted by: this one was restarted, or promoted.
 -- Nothing counts before `restarted` has raised the floor.
@@ -75,27 +94,183 @@ local function hand_back(run, run_id, stream, group, attempts, hand_backs)
   put(run, 'entry', emit(stream, run_id))
 end
 
+-- S.
 local function scorer_is_live(run, a, floor)
   return run.data.state == 'scoring' and run.data['s.lease'] == a.lease_id and int(run, 'h.epoch') == a.gen
     and a.gen > floor
 end
 
--- A run gives its place at the desk back exactly once, when it ends.
-local function leave_desk(run, desk)
+-- H.
+local function holder_is_live(run, a, floor)
+  return run.data.state == 'running' and run.data.lease == a.lease_id and int(run, 't.gen') == a.gen and a.gen > floor
+end
+
+-- The name under which fence 7 knows the run as it stands. The caller's conversation, and with it the transcript's key,
+-- is compared before anything else: what is said of a chain that was given up belongs nowhere.
+local function chain_of(run, run_id) return run_id .. '~' .. number_text(int(run, 'conversation')) end
+local function has_turned(run, a) return a.conversation ~= int(run, 'conversation') end
+
+-- The envelope as fence 7 takes it: the chain for its run and, of the live holder, the lease that the chain knows.
+local function on_chain(run, a)
+  local lease_id = a.lease_id
+  if run.data.lease == lease_id then lease_id = run.data['t.lease'] or lease_id end
+  return setmetatable({run = chain_of(run, a.run), lease_id = lease_id}, {__index = a})
+end
+
+-- The arguments of a part of fence 7: the lease is among them when it is not the envelope's.
+local function chain_args(a, chained, args)
+  args = args or {}
+  if chained.lease_id ~= a.lease_id then args.lease_id = chained.lease_id end
+  return args
+end
+
+-- What a step without an operation of 4 or 7 asks of its caller: nil, or the refusal of the fence that would be first.
+local function not_holder(run, batch, leases_key, a)
+  if has_turned(run, a) then return reject('run_mismatch') end
+  local floor = floor_of(batch)
+  if holder_is_live(run, a, floor) then return nil end
+  if batch.data.compute_retries then return reject('stale_lease') end
+  return transcript.not_live(run, leases_key, on_chain(run, a), floor) or reject('sealed')
+end
+
+-- While a conversation is being given up its holder, or the next one, may do nothing else with it.
+local function is_turning(run, a, floor) return run.data.turning and holder_is_live(run, a, floor) end
+
+-- --- calls and windows: short lists in a field of the row, an item a line ------------------------------------------
+
+local function lines_of(text)
+  local found = {}
+  for line in (text or ''):gmatch('[^\n]+') do found[#found + 1] = line end
+  return found
+end
+
+local function put_lines(run, field, found)
+  if #found > 0 then put(run, field, table.concat(found, '\n')) else drop(run, field) end
+end
+
+local function add_line(run, field, line)
+  local found = lines_of(run.data[field])
+  found[#found + 1] = line
+  put_lines(run, field, found)
+end
+
+-- What can be a line, and what can be a word in it.
+local function is_line(text) return is_text(text) and not text:find('%c') end
+local function is_word(text) return is_text(text) and not text:find('[%s%c]') end
+
+-- The calls that have a place at an endpoint's desk, from `acquire` until the place is given back: live or expired.
+local function open_calls(run)
+  local calls = {}
+  for i, line in ipairs(lines_of(run.data.calls)) do
+    local desk, lease, attempt, request, of = line:match('^(%S+) (%S+) (%d+) (%S+) (.*)$')
+    calls[i] = {desk = desk, lease = lease, attempt = tonumber(attempt), request = request, step = of}
+  end
+  return calls
+end
+
+-- `a.desk_lease` and `a.request_id` must be words and `a.step` a line: else they could not be read back.
+local function note_call(run, a)
+  add_line(run, 'calls', table.concat({a.desk, a.desk_lease, number_text(a.attempt), a.request_id, a.step}, ' '))
+end
+
+local function forget_call(run, desk_lease)
+  local left = {}
+  for _, line in ipairs(lines_of(run.data.calls)) do
+    if line:match('^%S+ (%S+)') ~= desk_lease then left[#left + 1] = line end
+  end
+  put_lines(run, 'calls', left)
+end
+
+local function call_is_live(run, one) return run.data['d.live:' .. one.step] == one.lease end
+
+-- Nobody waits for what an ended lease left at a desk. The place and the reservation stay until `sweep`: the request
+-- may still be on its way.
+local function settle(run, batch, name, desk_key)
+  local desk
+  for _, one in ipairs(open_calls(run)) do
+    if one.desk == name and call_is_live(run, one) then
+      desk = desk or open_desk(desk_key)
+      local args = {lease = one.lease}
+      step('admission.expire', admission.expire(desk, run, args, now_ms(batch)), args)
+    end
+  end
+end
+
+-- The cases of fence 12 that were announced and not committed.
+local function open_windows(run) return lines_of(run.data.windows) end
+-- `case` must be a line.
+local function note_window(run, case) add_line(run, 'windows', case) end
+
+local function forget_window(run, case)
+  local left = {}
+  for _, one in ipairs(open_windows(run)) do
+    if one ~= case then left[#left + 1] = one end
+  end
+  put_lines(run, 'windows', left)
+end
+
+local function expire_windows(run)
+  for _, case in ipairs(open_windows(run)) do
+    local args = {case = case}
+    local d = join.expire(run, args)
+    if d.verb == 'commit' then step('join.expire', d, args) end
+  end
+  drop(run, 'windows')
+end
+
+-- --- how a lease and a run end ------------------------------------------------------------------------------------
+
+-- The workspace of a run is named after it. What its holder left on a disk is nobody's from here on.
+local function leave_workspace(run, batch, run_id)
+  if not batch.data.heartbeat_ms then return end
+  local now = now_ms(batch)
+  local place = place_of(run, batch, run_id, now)
+  if not place.beat then return end
+  local args = {workspace = run_id, epoch = place.epoch}
+  step('sandbox.preempt', sandbox.preempt(run, batch, args, now), args)
+end
+
+-- The run is taken from its holder, in every fence that knows one. A lease that a restart made void is none.
+local function fence_holder(run, batch, run_id)
+  local gen, floor = int(run, 't.gen'), floor_of(batch)
+  if run.data['c.lease'] and gen > floor then
+    local args = {run = run_id, gen = gen}
+    step('completion.fence', completion.fence(run, args, floor), args)
+  end
+  if run.data['t.lease'] and gen > floor then
+    local args = {run = chain_of(run, run_id), gen = gen}
+    step('transcript.fence', transcript.fence(run, args, floor), args)
+  end
+  drop(run, 'lease')
+  leave_workspace(run, batch, run_id)
+end
+
+-- The key of a run's result, on the plane that the command is for.
+local function result_key(a, run_id) return table.concat({a.plane, ':', run_id or a.run, ':result'}) end
+
+-- A run gives its admission and its place at the desk of runs back exactly once, when it ends.
+local function leave_desk(run, desk, planes_key)
+  local admitted = {admission = run.data.place}
+  local planes = open_row(planes_key, {'a:' .. run.data.place, 'in_flight'})
+  step('plane.release', plane.release(planes, admitted), admitted)
   local args = {step = call.run, lease = run.data.place}
   return step('admission.release', admission.release(desk, run, args), args)
 end
 
--- The run ends as a hole: its lease is taken away, its place given back. False when the histogram refuses.
-local function make_hole(run, batch, desk, run_id, why, detail)
+-- The run ends as a hole: what its holder had is taken away, its places given back. False when the histogram refuses.
+-- `places`: the row `desk`, and the keys of `planes` and of the `model`'s and the `judge`'s desk; none for a run that
+-- was never admitted.
+local function make_hole(run, batch, places, run_id, why, detail)
   call.run = run_id
   local hole = {run = run_id, epoch = int(run, 'h.epoch'), why = why}
   if not step('histogram.abandon', histogram.abandon(run, batch, hole), hole) then return false end
-  if run.data['t.lease'] and int(run, 't.gen') > floor_of(batch) then
-    local fence = {run = run_id, gen = int(run, 't.gen')}
-    step('transcript.fence', transcript.fence(run, fence), fence)
+  if run.data.place then
+    settle(run, batch, 'model', places.model)
+    settle(run, batch, 'judge', places.judge)
+    fence_holder(run, batch, run_id)
+    expire_windows(run)
+    leave_desk(run, places.desk, places.planes)
   end
-  if run.data.place then leave_desk(run, desk) end
   drop(run, 's.lease')
   if detail and detail ~= '' then put(run, 'detail', detail) end
   move(run, batch, 'hole')

@@ -76,7 +76,7 @@ function indoubt.reserve(run, slots, a, now)
 end
 
 -- What prepare and bind ask of an undecided pair's holder. An impostor learns that he is none, and decides nothing.
-local function not_holder(run, a, at, now)
+local function not_its_holder(run, a, at, now)
   if at.lease_id ~= a.lease_id then return reject('lease_mismatch') end
   if is_stale(run, a) then return reject('stale_epoch') end
   if not is_live(at, now) then return reject('lease_expired') end
@@ -85,7 +85,7 @@ end
 function indoubt.prepare(run, a, now)
   local at = pair(run, a)
   if is_decided(at) then return reject('already_decided') end
-  local refusal = not_holder(run, a, at, now)
+  local refusal = not_its_holder(run, a, at, now)
   if refusal then return refusal end
   -- Not `duplicate`: the lease travels with the job, so this may be the job's second delivery.
   if at.outcome == 'prepared' then return in_doubt('already_prepared') end
@@ -98,7 +98,7 @@ function indoubt.bind(run, slots, a, now)
   local at = pair(run, a)
   if at.outcome == 'COMMIT' and run.data[result_field(a)] == a.result then return duplicate() end
   if is_decided(at) then return reject('already_decided') end
-  local refusal = not_holder(run, a, at, now)
+  local refusal = not_its_holder(run, a, at, now)
   if refusal then return refusal end
   if at.outcome ~= 'prepared' then return reject('not_prepared') end
   at.outcome = 'COMMIT'

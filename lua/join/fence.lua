@@ -25,7 +25,8 @@ local function text_of(at)
 end
 
 local function is_closed(at) return at.state == 'COMMITTED' or at.state == 'ABORTED' end
-local function remaining(batch) return int(batch, 'budget') - int(batch, 'window_tokens') end
+-- A batch that declares no budget has no end of tokens.
+local function remaining(batch) return tonumber(batch.data.budget or MAX_INT) - int(batch, 'window_tokens') end
 
 -- The expected attempts, from their JSON text, each once; nil when it is no list of texts.
 local function read_set(text)
@@ -38,6 +39,20 @@ local function read_set(text)
     set[attempt] = true
   end
   return {set = set, count = count}
+end
+
+-- The hash that names a case's window; nil for one that never opened.
+function join.window(run, case)
+  local at = find(run, case)
+  return at and run.data['f.w:' .. at.n] or nil
+end
+
+-- The tokens that a case's window held when it opened.
+function join.cost(run, case) return find(run, case).cost end
+
+function join.is_committed(run, case)
+  local at = find(run, case)
+  return at ~= nil and at.state == 'COMMITTED'
 end
 
 -- `a.window` is the hash as the caller computed it over the case, the set and the budget's epoch: the same hash is the

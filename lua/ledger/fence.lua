@@ -74,6 +74,10 @@ function ledger.admit(run, batch, a)
   return commit()
 end
 
+local function forget(run, field, write)
+  if run.data[field] then write(run, field, false) end
+end
+
 -- Adds a number to a set, and returns the end of the stretch that begins at 1, which was `upto`. Every other stretch
 -- has two fields, its first number and its last, each naming the other: so one that closes a gap joins its neighbours
 -- in a few steps, however long they are. Fields between the two ends mean nothing, and are dropped to save room.
@@ -82,14 +86,14 @@ local function extend(run, set, upto, n, write)
   local last = tonumber(run.data[at(n + 1)] or n)
   if n == upto + 1 then
     if last > n then
-      drop(run, at(n + 1))
-      drop(run, at(last))
+      forget(run, at(n + 1), write)
+      forget(run, at(last), write)
     end
     return last
   end
   local first = tonumber(run.data[at(n - 1)] or n)
-  drop(run, at(n + 1))
-  drop(run, at(n - 1))
+  forget(run, at(n + 1), write)
+  forget(run, at(n - 1), write)
   write(run, at(first), last)
   write(run, at(last), first)
   return upto
@@ -103,7 +107,7 @@ end
 
 local function note_chunk(run, at, seq, tokens, mark, write)
   local field = 'l.c:' .. at.name .. ':' .. number_text(seq)
-  if seq <= at.watermark then drop(run, field) else write(run, field, number_text(tokens) .. ' ' .. mark) end
+  if seq <= at.watermark then forget(run, field, write) else write(run, field, number_text(tokens) .. ' ' .. mark) end
 end
 
 local function make_durable(run, batch, at, seq, tokens, write)

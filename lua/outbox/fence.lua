@@ -128,20 +128,25 @@ function outbox.advance(run, a)
   return commit({gen = at.gen, state = at.state})
 end
 
--- A compensation is what a refusal keeps: the caller's command was not applied, yet the undo is queued.
-local function compensating(run, at, inverse)
+-- The undo is queued in the same step as the doubt, or the wish to be rid of the effect, is recorded.
+local function begin_undo(write, run, at, inverse)
   local undo = {id = at.id .. UNDO, state = 'queued', gen = 0, since = 0, executor = ''}
-  if at.state ~= 'compensating' then
-    at.state = 'compensating'
-    store(keep, run, at)
-    store(keep, run, undo)
-    keep(run, 'o.t:' .. undo.id, inverse)
-  end
-  return {verb = 'compensate', answer = {state = at.state, undo_id = undo.id}}
+  at.state = 'compensating'
+  store(write, run, at)
+  store(write, run, undo)
+  write(run, 'o.t:' .. undo.id, inverse)
 end
 
-local function inverse_of(batch, tool)
-  local inverse = cjson.decode(batch.data.inverses or '{}')[tool]
+-- A compensation is what a refusal keeps: the caller's command was not applied, yet the undo is queued.
+local function compensating(run, at, inverse)
+  if at.state ~= 'compensating' then begin_undo(keep, run, at, inverse) end
+  return {verb = 'compensate', answer = {state = at.state, undo_id = at.id .. UNDO}}
+end
+
+-- The tool that undoes an intent; none undoes an undo.
+local function inverse_of(run, batch, at)
+  if undone_by(at.id) then return nil end
+  local inverse = cjson.decode(batch.data.inverses or '{}')[run.data['o.t:' .. at.id]]
   return is_text(inverse) and inverse or nil
 end
 
@@ -160,10 +165,24 @@ function outbox.recover(run, batch, a, now)
   -- A batch that declares no bound gives nobody the right to call silence over.
   local bound = tonumber(batch.data.ack_bound_ms or '') or math.huge
   if now - at.since < bound then return in_doubt('awaiting_ack', {state = at.state}) end
-  local inverse = not undone_by(at.id) and inverse_of(batch, run.data['o.t:' .. at.id])
+  local inverse = inverse_of(run, batch, at)
   if inverse then return compensating(run, at, inverse) end
   at.state = 'stuck'
   store(keep, run, at)
   if undone_by(at.id) then settle_undone(keep, run, at, 'stuck') end
   return reject('stuck', {state = at.state})
+end
+
+-- An effect that stands is to be undone: the conversation that asked for it is given up.
+function outbox.revoke(run, batch, a)
+  local at = intent(run, a.intent_id)
+  if not at then return reject('unknown_intent') end
+  if at.gen ~= a.gen then return reject('stale_gen') end
+  local answer = {undo_id = at.id .. UNDO}
+  if at.state == 'compensating' or at.state == 'compensated' then return duplicate(answer) end
+  if at.state ~= 'committed' then return reject('not_committed') end
+  local inverse = inverse_of(run, batch, at)
+  if not inverse then return reject('stuck') end
+  begin_undo(put, run, at, inverse)
+  return commit(answer)
 end

@@ -1,81 +1,59 @@
 --[[ run.admit: admit the next runs while there is room.
 WHY      two planners that wake up together must not admit a run twice, nor pass the bound together:
-         the cursor is compared, so the slower one finds it moved.
+         the cursor is compared, so the slower one finds it moved. Room is the plane's, the desk's and the budget's.
 KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          2  desk       evb:{live.0}:b:<batch>:desk:runs          HASH
-         3  runs       evb:{live.0}:b:<batch>:runs               STREAM
-         4  results    evb:{live.0}:b:<batch>:results            STREAM
-         5  index      evb:{live.0}:b:<batch>:index              LIST
-         6  history    evb:{live.0}:b:<batch>:history            STREAM
-         7… rows       evb:{live.0}:b:<batch>:run:<run>          HASH
+         3  planes     evb:{live.0}:b:<batch>:plane              HASH
+         4  runs       evb:{live.0}:b:<batch>:runs               STREAM
+         5  results    evb:{live.0}:b:<batch>:results            STREAM
+         6  index      evb:{live.0}:b:<batch>:index              LIST
+         7  history    evb:{live.0}:b:<batch>:history            STREAM
+         8… rows       evb:{live.0}:b:<batch>:run:<run>          HASH
 ARGV     1 envelope    msgpack   2… items
 RETURNS  commit <admitted cursor why_stopped> | duplicate <cursor>
-         | reject schema server_changed after_close bound_full step_in_flight step_committed lease_reused already_bound
+         | reject schema server_changed after_close capacity bound_full over_budget step_in_flight step_committed lease_reused already_bound admission_reused plane_key duplicate_key
 ]]
---#include "include/run.lua"
-local a, malformed = begin('run.admit', KEYS[6], KEYS[1], {
-  server = 'str?', command_id = 'str', consumer = 'str', cursor = 'int', runs = 'int', entries = 'int', candidate = 'str',
-  judge = 'str',
+--#include "include/room.lua"
+local a, malformed = begin('run.admit', KEYS[7], KEYS[1], {
+  server = 'str?', plane = 'str', command_id = 'str', consumer = 'str', cursor = 'int', runs = 'int', entries = 'int',
+  candidate = 'str', judge = 'str', expected = 'int?',
 })
 if not a then return malformed end
-local batch = open_batch(KEYS[1], 'cursor', 'intended', 'n:queued')
+local batch = open_batch(KEYS[1], 'cursor', 'intended', 'capacity', 'budget', 'spent', 'reserved', 'n:queued')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
-if #ARGV ~= 1 + a.runs + a.entries or #KEYS ~= 6 + a.runs or a.runs > 100 then return refused(reject('schema')) end
+if #ARGV ~= 1 + a.runs + a.entries or #KEYS ~= 7 + a.runs or a.runs > 100 then return refused(reject('schema')) end
 if histogram.closed(batch) then return refused(reject('after_close')) end
 if int(batch, 'cursor') ~= a.cursor then return again(duplicate({cursor = int(batch, 'cursor')})) end
 if a.cursor + a.runs > int(batch, 'intended') then return refused(reject('schema')) end
-local seen = {}
-for i = 1, a.runs do
-  if seen[ARGV[1 + i]] then return refused(reject('schema')) end
-  seen[ARGV[1 + i]] = true
-end
-for i = 2 + a.runs, #ARGV do
-  if not is_entry_id(ARGV[i]) then return refused(reject('schema')) end
-end
+local ids, entries = named_runs(a), read_entries(a)
+if not ids or not entries then return refused(reject('schema')) end
 
--- Each run's place is named by the command and its position: random, and the same when the command is sent again.
-local leases = {}
-for i = 1, a.runs do leases[i] = 'l:' .. a.command_id .. '.' .. i end
-local desk = open_desk(KEYS[2], unpack(leases))
+local room = open_room(a, batch, KEYS[2], KEYS[3], ids)
 local admitted, stopped = {}, nil
-for i = 1, a.runs do
-  local run, run_id = open_row(KEYS[6 + i]), ARGV[1 + i]
-  local place = {step = run_id, lease = a.command_id .. '.' .. i}
+for i, id in ipairs(ids) do
+  local run = open_row(KEYS[7 + i])
   -- A run that was named a hole before has no judge; the cursor never comes back to it.
   if run.data.state and not run.data['j.epoch'] then return refused(reject('schema')) end
-  local acquired = admission.acquire(desk, run, place)
-  if acquired.reason == 'bound_full' then
-    stopped = {d = acquired, by = 'admission.acquire', args = place}
-    break
-  end
-  if acquired.verb ~= 'commit' then return refused(acquired, 'admission.acquire', place) end
-  step('admission.acquire', acquired, place)
-  local token = {run = run_id, candidate = a.candidate, judge = a.judge, epoch = 1}
-  if not step('judge.mint', judge.mint(run, token), token) then return refused() end
-  put(run, 'place', place.lease)
+  stopped = let_in(room, a, run, id, i)
+  if stopped and not NO_ROOM[stopped.d.reason] then return refused(stopped.d, stopped.by, stopped.args) end
+  if stopped then break end
   move(run, batch, 'queued')
-  admitted[i] = {run = run, id = run_id}
+  admitted[i] = {run = run, id = id}
 end
 if a.runs == 0 then
   -- Nothing to admit: only the wake-ups are taken off, which is no decision.
-  for i = 1, a.entries do acknowledge(KEYS[4], 'planner', ARGV[1 + i]) end
+  for _, entry in ipairs(entries) do acknowledge(KEYS[5], 'planner', entry) end
   return reply(commit({admitted = 0, cursor = a.cursor, why_stopped = 'none'}), call.name)
 end
 if #admitted == 0 and stopped then return refused(stopped.d, stopped.by, stopped.args) end
 
 -- writes
 for _, one in ipairs(admitted) do
-  put(one.run, 'entry', emit(KEYS[3], one.id))
-  redis.call('RPUSH', KEYS[5], one.id)
+  put(one.run, 'entry', emit(KEYS[4], one.id))
+  redis.call('RPUSH', KEYS[6], one.id)
 end
-for i = 1, a.entries do
-  -- Results are wake-ups: any planner may take them off, and taking one twice changes nothing.
-  acknowledge(KEYS[4], 'planner', ARGV[1 + a.runs + i])
-end
-put(batch, 'cursor', a.cursor + #admitted)
-local why = stopped and 'bound_full' or 'none'
-if int(batch, 'cursor') == int(batch, 'intended') then
-  step('histogram.drain', histogram.drain(batch))
-  why = 'drained'
-end
+-- Results are wake-ups: any planner may take them off, and taking one twice changes nothing.
+for _, entry in ipairs(entries) do acknowledge(KEYS[5], 'planner', entry) end
+local why = stopped and stopped.d.reason or 'none'
+if move_cursor(batch, a, #admitted) then why = 'drained' end
 return done(commit({admitted = #admitted, cursor = int(batch, 'cursor'), why_stopped = why}))

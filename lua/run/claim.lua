@@ -5,54 +5,95 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          2  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  leases     evb:{live.0}:b:<batch>:leases             HASH
          4  desk       evb:{live.0}:b:<batch>:desk:runs          HASH
-         5  runs       evb:{live.0}:b:<batch>:runs               STREAM
-         6  results    evb:{live.0}:b:<batch>:results            STREAM
-         7  history    evb:{live.0}:b:<batch>:history            STREAM
+         5  desk_model evb:{live.0}:b:<batch>:desk:model         HASH
+         6  desk_judge evb:{live.0}:b:<batch>:desk:judge         HASH
+         7  planes     evb:{live.0}:b:<batch>:plane              HASH
+         8  runs       evb:{live.0}:b:<batch>:runs               STREAM
+         9  results    evb:{live.0}:b:<batch>:results            STREAM
+         10 history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
-RETURNS  commit <gen attempts head length unresolved> | duplicate <the same>
-         | reject schema server_changed lease_reused not_owner ended duplicate_entry sealed poison after_close unknown_run abandoned already_scored stale_epoch
+RETURNS  commit <gen attempts conversation turning head length unresolved windows epoch wrote> | duplicate <the same>
+         | reject schema server_changed lease_reused not_owner ended duplicate_entry sealed poison retries_exhausted after_close unknown_run abandoned already_scored stale_epoch unknown_index command_reused
 ]]
 --#include "include/run.lua"
-local a, malformed = begin('run.claim', KEYS[7], KEYS[2], {
+local a, malformed = begin('run.claim', KEYS[10], KEYS[2], {
   server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str',
 })
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'max_deliveries', 'n:queued', 'n:running')
+local run = open_row(KEYS[1])
+local batch = open_batch(KEYS[2], 'max_deliveries', 'compute_retries', 'heartbeat_ms', 'n:queued', 'n:running')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})
-local function licence(d)
-  local answer = {attempts = int(run, 'attempts')}
-  for name, value in pairs(d.answer) do answer[name] = value end
-  return answer
+local chain = chain_of(run, a.run)
+
+-- Whether this conversation put anything on a disk: that of its last holder, and it is gone.
+local function has_written()
+  local prefix = chain .. '.'
+  for field, text in pairs(run.data) do
+    local of = field:match('^b%.log:') and text:match('^[01] %d+ %d+ (.*)$')
+    if of and of:sub(1, #prefix) == prefix then return 1 end
+  end
+  return 0
 end
+
+local function licence()
+  return {
+    gen = int(run, 't.gen'), attempts = int(run, 'attempts'), conversation = int(run, 'conversation'),
+    turning = run.data.turning and 1 or 0, head = head_of(run), length = int(run, 't.len'),
+    unresolved = transcript.unresolved(run), windows = open_windows(run),
+    epoch = tonumber((run.data['b.took:' .. a.lease_id] or '0'):match('^%d+')),
+    wrote = batch.data.heartbeat_ms and has_written() or 0,
+  }
+end
+
+local function end_here(refusal, detail)
+  local places = {desk = open_desk(KEYS[4], 'l:' .. run.data.place), model = KEYS[5], judge = KEYS[6], planes = KEYS[7]}
+  if not make_hole(run, batch, places, a.run, refusal.reason, detail) then return refused() end
+  emit(KEYS[9], a.run)
+  acknowledge(KEYS[8], 'worker', a.entry)
+  return done(refusal)
+end
+
 local floor = floor_of(batch)
-if run.data.state == 'running' and run.data['t.lease'] == a.lease_id and int(run, 't.gen') > floor then
-  return again(duplicate(licence(transcript.lease(run, leases, a, floor))))
+if run.data.state == 'running' and run.data.lease == a.lease_id and int(run, 't.gen') > floor then
+  return again(duplicate(licence()))
 end
 -- A late copy of an old claim: the entry may be its successor's by now, so it acknowledges nothing.
 if leases.data[a.lease_id] then return refused(reject('lease_reused')) end
-if not owns(KEYS[5], 'worker', a.entry, a.consumer) then return refused(reject('not_owner')) end
+if not owns(KEYS[8], 'worker', a.entry, a.consumer) then return refused(reject('not_owner')) end
 if (run.data.state ~= 'queued' and run.data.state ~= 'running') or histogram.closed(batch) then
-  acknowledge(KEYS[5], 'worker', a.entry)
+  acknowledge(KEYS[8], 'worker', a.entry)
   return refused(reject('ended'))
 end
 if run.data.entry ~= a.entry then
-  acknowledge(KEYS[5], 'worker', a.entry)
+  acknowledge(KEYS[8], 'worker', a.entry)
   return refused(reject('duplicate_entry'))
 end
 if int(run, 'attempts') >= int(batch, 'max_deliveries') then
-  local desk = open_desk(KEYS[4], 'l:' .. run.data.place)
-  if not make_hole(run, batch, desk, a.run, 'poison', 'every worker that held it went silent') then return refused() end
-  emit(KEYS[6], a.run)
-  acknowledge(KEYS[5], 'worker', a.entry)
-  return done(reject('poison'))
+  return end_here(reject('poison'), 'every worker that held it went silent')
 end
+settle(run, batch, 'model', KEYS[5])
 -- A lease that a restart of the server made void is nobody's failure.
 local voided = run.data['t.lease'] and int(run, 't.gen') <= floor
-local d = transcript.lease(run, leases, a, floor)
-if not step('transcript.lease', d) then return refused() end
+if batch.data.compute_retries then
+  -- Fence 7 enters the lease id into the map, under its own name for the run.
+  local of_4 = completion.lease(run, batch, {data = {}, changed = {}}, a, floor)
+  if not step('completion.lease', of_4) then
+    if of_4.reason ~= 'retries_exhausted' then return refused() end
+    redis.call('HINCRBY', KEYS[2], 'refused:retries_exhausted', 1)
+    return end_here(of_4, 'its compute budget is used up')
+  end
+end
+local of_7 = transcript.lease(run, leases, on_chain(run, a), floor)
+if not step('transcript.lease', of_7, {run = chain}) then return refused() end
+if batch.data.heartbeat_ms then
+  -- Nothing of a predecessor's disk is here: no write of it is proved.
+  local args = {workspace = a.run, known_index = 0, command = a.lease_id}
+  if not step('sandbox.acquire', sandbox.acquire(run, batch, args, now_ms(batch)), args) then return refused() end
+end
+put(run, 'lease', a.lease_id)
 if not voided then add(run, 'attempts', 1) end
 put(run, 'consumer', a.consumer)
 if run.data.state == 'queued' then move(run, batch, 'running') end
-return done(commit(licence(d)))
+return done(commit(licence()))

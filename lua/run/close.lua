@@ -13,11 +13,16 @@ local a, malformed = begin('run.close', KEYS[3], KEYS[1], {
   server = 'str?', batch = 'str', snapshot_id = 'str', accepted = 'int',
 })
 if not a then return malformed end
-local batch = open_batch(KEYS[1], 'accepted', 'holes', 'intended', 'quorum')
+local batch = open_batch(KEYS[1], 'accepted', 'holes', 'intended', 'quorum', 'effects_open', 'compute_retries')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local was_open = not histogram.closed(batch)
+-- A tool's call, or its undo, may outlive its run. Until it has ended nobody knows what the batch did.
+local ended = int(batch, 'accepted') + int(batch, 'holes')
+local all_ended = batch.data.status == 'drained' and ended == int(batch, 'intended')
+if all_ended and int(batch, 'effects_open') > 0 then return refused(in_doubt('in_flight')) end
 local d = histogram.close(batch, a)
 if was_open and histogram.closed(batch) then redis.call('HSET', KEYS[2], a.batch, batch.data.status) end
 if d.verb == 'duplicate' then return again(d) end
 if not step('histogram.close', d) then return refused() end
+if batch.data.compute_retries then step('completion.close', completion.close(batch)) end
 return done(d)

@@ -7,16 +7,21 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          5  runs       evb:{live.0}:b:<batch>:runs               STREAM
          6  scores     evb:{live.0}:b:<batch>:scores             STREAM
          7  results    evb:{live.0}:b:<batch>:results            STREAM
+         8  tools      evb:{live.0}:b:<batch>:tools              STREAM
+         9  desk_model evb:{live.0}:b:<batch>:desk:model         HASH
+         10 desk_judge evb:{live.0}:b:<batch>:desk:judge         HASH
 ARGV     1 envelope    msgpack
 RETURNS  commit | duplicate <incarnation> | reject schema batch_mismatch
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.create', KEYS[4], KEYS[1], {
-  server = 'str?', batch = 'str', declared = 'str', incarnation = 'str', bins = 'str', intended = 'int1', quorum = 'int1',
+  server = 'str?', plane = 'str', batch = 'str', declared = 'str', incarnation = 'str', bins = 'str', intended = 'int1',
+  quorum = 'int1',
   bound = 'int1', max_in_flight = 'int1', max_deliveries = 'int1', reclaim_ms = 'int1', judge_policy = 'str',
   replay_budget = 'int', spec = 'str',
   capacity = 'int?', ack_bound_ms = 'int1?', inverses = 'str?', compute_retries = 'int?', model_retries = 'int?',
-  heartbeat_ms = 'int1?', schemas = 'str?', budget = 'int?', budget_epoch = 'int?',
+  heartbeat_ms = 'int1?', schemas = 'str?', budget = 'int?', budget_epoch = 'int?', model_slots = 'int1?',
+  judge_slots = 'int1?', source = 'str?',
 })
 if not a then return malformed end
 local readable, bins = pcall(cjson.decode, a.bins)
@@ -36,19 +41,30 @@ for _, field in ipairs({'declared', 'incarnation', 'intended', 'quorum', 'max_in
 end
 -- What other fences are configured with; a batch that does not use one leaves its limits out.
 for _, field in ipairs({'capacity', 'ack_bound_ms', 'inverses', 'compute_retries', 'model_retries', 'heartbeat_ms',
-    'schemas', 'budget', 'budget_epoch'}) do
+    'schemas', 'budget', 'budget_epoch', 'source'}) do
   if a[field] then put(batch, field, a[field]) end
 end
+-- Calls and windows are counted against a budget also where none was declared; a full shadow plane is one that has as
+-- many runs as the batch may have at once; a verdict on a tree is the name of a bin.
+if (a.compute_retries or a.judge_slots) and not a.budget then put(batch, 'budget', MAX_INT) end
+if a.plane == 'shadow' and not a.capacity then put(batch, 'capacity', a.bound) end
+if not a.schemas then put(batch, 'schemas', '["bin/1"]') end
 if a.server then put(batch, 'server', a.server) end
 put(batch, 'status', 'open')
 put(batch, 'cursor', 0)
 for _, bin in ipairs(bins) do put(batch, 'bin:' .. bin, 0) end
-put(desk, 'bound', a.bound)
-put(desk, 'reclaim_ms', a.reclaim_ms)
+local function open_for(desk, bound)
+  put(desk, 'bound', bound)
+  put(desk, 'reclaim_ms', a.reclaim_ms)
+end
+open_for(desk, a.bound)
+if a.model_slots then open_for(open_row(KEYS[9], {'bound'}), a.model_slots) end
+if a.judge_slots then open_for(open_row(KEYS[10], {'bound'}), a.judge_slots) end
 
 -- writes
 redis.call('HSET', KEYS[3], a.batch, 'open')
 redis.call('XGROUP', 'CREATE', KEYS[5], 'worker', '0', 'MKSTREAM')
 redis.call('XGROUP', 'CREATE', KEYS[6], 'scorer', '0', 'MKSTREAM')
 redis.call('XGROUP', 'CREATE', KEYS[7], 'planner', '0', 'MKSTREAM')
+redis.call('XGROUP', 'CREATE', KEYS[8], 'worker', '0', 'MKSTREAM')
 return done(commit())

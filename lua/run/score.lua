@@ -4,19 +4,24 @@ WHY      the score counts once, under the epoch, the sealed head and the judge t
 KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          2  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  desk       evb:{live.0}:b:<batch>:desk:runs          HASH
-         4  scores     evb:{live.0}:b:<batch>:scores             STREAM
-         5  results    evb:{live.0}:b:<batch>:results            STREAM
-         6  review     evb:{live.0}:b:<batch>:review             SET
-         7  history    evb:{live.0}:b:<batch>:history            STREAM
+         4  desk_model evb:{live.0}:b:<batch>:desk:model         HASH
+         5  desk_judge evb:{live.0}:b:<batch>:desk:judge         HASH
+         6  planes     evb:{live.0}:b:<batch>:plane              HASH
+         7  scores     evb:{live.0}:b:<batch>:scores             STREAM
+         8  results    evb:{live.0}:b:<batch>:results            STREAM
+         9  review     evb:{live.0}:b:<batch>:review             SET
+         10 history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit | duplicate
-         | reject schema server_changed stale_lease digest_mismatch unbound stale_epoch judge_mismatch candidate_mismatch already_scored after_close unknown_run abandoned score_conflict stale_gen step_committed unknown_lease double_release
+         | reject schema server_changed stale_lease digest_mismatch unbound stale_epoch judge_mismatch candidate_mismatch already_scored tree_hash already_attached after_close unknown_run abandoned score_conflict stale_gen step_committed unknown_lease double_release
          | replay judge_mismatch candidate_mismatch | in_doubt judge_mismatch candidate_mismatch
 ]]
 --#include "include/run.lua"
-local a, malformed = begin('run.score', KEYS[7], KEYS[2], {
-  server = 'str?', run = 'str', lease_id = 'str', gen = 'int1', head = 'str', observed_candidate = 'str?',
-  observed_judge = 'str?', judge_epoch = 'int1', score_digest = 'str', bin = 'str', value = 'str',
+local SCHEMA_OF_BINS = 'bin/1' -- what a verdict on a tree is here: the name of a bin
+local a, malformed = begin('run.score', KEYS[10], KEYS[2], {
+  server = 'str?', run = 'str', lease_id = 'str', gen = 'int1', head = 'str', tree_hash = 'str?',
+  observed_candidate = 'str?', observed_judge = 'str?', judge_epoch = 'int1', score_digest = 'str', bin = 'str',
+  value = 'str', detail = 'str?',
 })
 if not a then return malformed end
 local run = open_row(KEYS[1])
@@ -25,6 +30,7 @@ if elsewhere(batch, a) then return refused(reject('server_changed')) end
 if ended_by(run, 'score', a.lease_id) then return again(duplicate()) end
 if not scorer_is_live(run, a, floor_of(batch)) then return refused(reject('stale_lease')) end
 local desk = open_desk(KEYS[3], 'l:' .. run.data.place)
+settle(run, batch, 'judge', KEYS[5])
 local signed = {epoch = a.judge_epoch}
 for _, field in ipairs({'observed_candidate', 'observed_judge', 'score_digest'}) do signed[field] = a[field] end
 local named = a.observed_candidate and a.observed_judge
@@ -35,20 +41,29 @@ if not granted and d.reason:match('_mismatch$') and not run.data['j.digest'] the
   if d.verb ~= 'in_doubt' then redis.call('HINCRBY', KEYS[2], 'refused:' .. d.reason, 1) end
 
   if d.verb == 'reject' then
-    make_hole(run, batch, desk, a.run, d.reason, 'another ' .. d.reason:match('^%a+') .. ' answered than was bound')
+    local why = a.detail or 'another ' .. d.reason:match('^%a+') .. ' answered than was bound'
+    make_hole(run, batch, {desk = desk, model = KEYS[4], judge = KEYS[5], planes = KEYS[6]}, a.run, d.reason, why)
     end_lease(run, 'score_hole', a.lease_id)
-    emit(KEYS[5], a.run)
+    emit(KEYS[8], a.run)
   else
     move(run, batch, 'sealed')
     drop(run, 's.lease')
-    redis.call('SADD', KEYS[6], a.run)
+    redis.call('SADD', KEYS[9], a.run)
   end
-  acknowledge(KEYS[4], 'scorer', run.data.entry)
+  acknowledge(KEYS[7], 'scorer', run.data.entry)
   write_rows()
   record(call.parts, true)
   return reply(d, 'judge.commit')
 end
 if not granted then return refused() end
+if run.data.tree ~= '' then
+  -- The scorer unpacked and hashed the tree itself: what it judged must be what was sealed.
+  local verdict = {
+    step = a.run, gen = int(run, 't.gen'), tree_hash = a.tree_hash, verdict = a.bin, schema = SCHEMA_OF_BINS,
+  }
+  local attached = a.tree_hash and workspace.attach(run, batch, verdict) or reject('schema')
+  if not step('workspace.attach', attached, verdict) then return refused() end
+end
 local row = {digest = a.head, epoch = a.gen}
 local scored = histogram.score(run, batch, {run = a.run, digest = a.head, epoch = a.gen, bin = a.bin, value = a.value})
 if not step('histogram.score', scored, row) then return refused() end
@@ -56,12 +71,12 @@ local place = {step = a.run, lease = run.data.place, digest = a.head}
 place.gen = held(desk, place.lease) and held(desk, place.lease).gen or 0
 if not step('admission.apply', admission.apply(desk, run, place), place) then return refused() end
 call.run = a.run
-if not leave_desk(run, desk) then return refused() end
+if not leave_desk(run, desk, KEYS[6]) then return refused() end
 
 -- writes
 drop(run, 's.lease')
 end_lease(run, 'score', a.lease_id)
 move(run, batch, 'scored')
-emit(KEYS[5], a.run)
-acknowledge(KEYS[4], 'scorer', run.data.entry)
+emit(KEYS[8], a.run)
+acknowledge(KEYS[7], 'scorer', run.data.entry)
 return done(commit())

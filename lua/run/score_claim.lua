@@ -4,20 +4,24 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          2  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  leases     evb:{live.0}:b:<batch>:leases             HASH
          4  desk       evb:{live.0}:b:<batch>:desk:runs          HASH
-         5  scores     evb:{live.0}:b:<batch>:scores             STREAM
-         6  results    evb:{live.0}:b:<batch>:results            STREAM
-         7  history    evb:{live.0}:b:<batch>:history            STREAM
+         5  desk_model evb:{live.0}:b:<batch>:desk:model         HASH
+         6  desk_judge evb:{live.0}:b:<batch>:desk:judge         HASH
+         7  planes     evb:{live.0}:b:<batch>:plane              HASH
+         8  scores     evb:{live.0}:b:<batch>:scores             STREAM
+         9  results    evb:{live.0}:b:<batch>:results            STREAM
+         10 history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <epoch attempts head tree_hash artifact candidate judge judge_epoch> | duplicate <the same>
          | reject schema server_changed lease_reused not_owner ended duplicate_entry judge_failed after_close unknown_run epoch_not_newer already_scored abandoned digest_mismatch backpressure stale_epoch
 ]]
 --#include "include/run.lua"
-local a, malformed = begin('run.score_claim', KEYS[7], KEYS[2], {
+local a, malformed = begin('run.score_claim', KEYS[10], KEYS[2], {
   server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str',
 })
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'max_deliveries', 'max_in_flight', 'fenced', 'n:sealed', 'n:scoring')
+local run = open_row(KEYS[1])
+local batch = open_batch(KEYS[2], 'max_deliveries', 'max_in_flight', 'fenced', 'heartbeat_ms', 'n:sealed', 'n:scoring')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})
 local function licence()
@@ -31,26 +35,27 @@ local floor = floor_of(batch)
 local voided = run.data['s.lease'] and int(run, 'h.epoch') <= floor
 if run.data.state == 'scoring' and run.data['s.lease'] == a.lease_id and not voided then return again(duplicate(licence())) end
 if leases.data[a.lease_id] then return refused(reject('lease_reused')) end
-if not owns(KEYS[5], 'scorer', a.entry, a.consumer) then return refused(reject('not_owner')) end
+if not owns(KEYS[8], 'scorer', a.entry, a.consumer) then return refused(reject('not_owner')) end
 if (run.data.state ~= 'sealed' and run.data.state ~= 'scoring') or histogram.closed(batch) then
-  acknowledge(KEYS[5], 'scorer', a.entry)
+  acknowledge(KEYS[8], 'scorer', a.entry)
   return refused(reject('ended'))
 end
 if run.data.entry ~= a.entry then
-  acknowledge(KEYS[5], 'scorer', a.entry)
+  acknowledge(KEYS[8], 'scorer', a.entry)
   return refused(reject('duplicate_entry'))
 end
 if int(run, 's.attempts') >= int(batch, 'max_deliveries') then
-  local desk = open_desk(KEYS[4], 'l:' .. run.data.place)
-  if not make_hole(run, batch, desk, a.run, 'judge_failed', 'every scorer that held it went silent') then
+  local places = {desk = open_desk(KEYS[4], 'l:' .. run.data.place), model = KEYS[5], judge = KEYS[6], planes = KEYS[7]}
+  if not make_hole(run, batch, places, a.run, 'judge_failed', 'every scorer that held it went silent') then
     return refused()
   end
-  emit(KEYS[6], a.run)
-  acknowledge(KEYS[5], 'scorer', a.entry)
+  emit(KEYS[9], a.run)
+  acknowledge(KEYS[8], 'scorer', a.entry)
   return done(reject('judge_failed'))
 end
 local fence = {epoch = math.max(int(run, 'h.epoch'), floor) + 1, digest = head_of(run)}
 if not step('histogram.fence', histogram.fence(run, batch, fence), fence) then return refused() end
+settle(run, batch, 'judge', KEYS[6])
 put(leases, a.lease_id, a.run)
 put(run, 's.lease', a.lease_id)
 put(run, 'consumer', a.consumer)

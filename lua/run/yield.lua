@@ -3,24 +3,27 @@ WHY      a worker that is told to stop must not make others wait for its lease t
          like poison. One that is told so by its own run must not be told so for ever.
 KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          2  batch      evb:{live.0}:b:<batch>:batch              HASH
-         3  runs       evb:{live.0}:b:<batch>:runs               STREAM
-         4  history    evb:{live.0}:b:<batch>:history            STREAM
+         3  desk_model evb:{live.0}:b:<batch>:desk:model         HASH
+         4  runs       evb:{live.0}:b:<batch>:runs               STREAM
+         5  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit | duplicate | reject schema server_changed stale_lease
 ]]
 --#include "include/run.lua"
-local a, malformed = begin('run.yield', KEYS[4], KEYS[2], {
+local a, malformed = begin('run.yield', KEYS[5], KEYS[2], {
   server = 'str?', run = 'str', lease_id = 'str', gen = 'int1',
 })
 if not a then return malformed end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'n:running', 'n:queued')
+local run = open_row(KEYS[1])
+local batch = open_batch(KEYS[2], 'compute_retries', 'heartbeat_ms', 'n:running', 'n:queued')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 if ended_by(run, 'yield', a.lease_id) then return again(duplicate()) end
-if run.data.state ~= 'running' or not transcript.is_live(run, a, floor_of(batch)) then return refused(reject('stale_lease')) end
-step('transcript.fence', transcript.fence(run, a, floor_of(batch)))
+if not holder_is_live(run, a, floor_of(batch)) then return refused(reject('stale_lease')) end
+settle(run, batch, 'model', KEYS[3])
+fence_holder(run, batch, a.run)
 
 -- writes
-hand_back(run, a.run, KEYS[3], 'worker', 'attempts', 'yields')
+hand_back(run, a.run, KEYS[4], 'worker', 'attempts', 'yields')
 end_lease(run, 'yield', a.lease_id)
 move(run, batch, 'queued')
 return done(commit())

@@ -120,8 +120,8 @@ function transcript.bury(dead_key, d, a)
     'seq', number_text(a.seq), 'payload', a.payload)
 end
 
-function transcript.intend(run, leases_key, a)
-  local stale = transcript.not_live(run, leases_key, a)
+function transcript.intend(run, leases_key, a, floor)
+  local stale = transcript.not_live(run, leases_key, a, floor)
   if stale then return stale end
   if run.data['t.sealed'] then return reject('sealed') end
   local intended = intention(run, a.seq)

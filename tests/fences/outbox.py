@@ -148,7 +148,42 @@ UNDO_FAILS = Scenario(
 )
 
 
+GIVEN_UP = Scenario(
+    "outbox, a conversation is given up",
+    "outbox",
+    CONFIG,
+    (
+        Event("put", "put", always(intent_id=INTENT, gen=0, **JOB)),
+        Event("a.claim", "claim", _by("a"), after=("put",)),
+        Event("a.sent", "sent", _by("a"), after=("a.claim",)),
+        Event("a.done", "complete", _done("a"), after=("a.sent",)),
+        Event("a.done again", "complete", _done("a"), after=("a.done",)),
+        Event("revoke", "revoke", always(intent_id=INTENT, gen=0)),
+        Event("revoke again", "revoke", always(intent_id=INTENT, gen=0), after=("revoke",)),
+        Event("revoke, stale", "revoke", always(intent_id=INTENT, gen=1), after=("a.done",)),
+        Event("recover", "recover", always(intent_id=INTENT), after=("a.claim",)),
+        Event("time passes", CLOCK, always(advance_ms=1000), after=("a.sent",)),
+        Event("undo.claim", "claim", _by("u", INTENT + UNDO), after=("revoke",)),
+        Event("undo.done", "complete", _done("u", INTENT + UNDO), after=("undo.claim",)),
+        Event("revoke the undo", "revoke", always(intent_id=INTENT + UNDO, gen=0), after=("undo.done",)),
+    ),
+    meets=frozenset(
+        {
+            "complete reject already_final",
+            "revoke commit",
+            "revoke duplicate",
+            "revoke reject not_committed",
+            "revoke reject stale_gen",
+            "revoke reject stuck",
+            "revoke reject unknown_intent",
+            "recover compensate",
+        }
+    ),
+)
+
+
 SCENARIOS = (
+    GIVEN_UP,
     PLANNER_GIVES_UP,
     WORKER_DIES,
     UNDO_FAILS,
@@ -179,7 +214,8 @@ def _only_a_put_mints(step: Step) -> bool:
     new = after.keys() - before.keys()
     if committed(step, "put"):
         return new == {text_of(step, "intent_id")}
-    if step.answer is None or step.answer.verb is not Verb.COMPENSATE:
+    undoes = committed(step, "revoke") or (step.answer is not None and step.answer.verb is Verb.COMPENSATE)
+    if not undoes:
         return not new
     undone = text_of(step, "intent_id")
     undo = after[undone + UNDO]
@@ -213,6 +249,9 @@ def _final_is_final(step: Step) -> bool:
         at = after[intent_id]
         if (at.tool, at.args) != (was.tool, was.args):
             return False
+        revoked = committed(step, "revoke") and text_of(step, "intent_id") == intent_id
+        if revoked and (was.state, at.state) == (State.COMMITTED, State.COMPENSATING):
+            continue
         if was.state in FINAL and (at.state, at.observation) != (was.state, was.observation):
             return False
     return True
@@ -267,7 +306,7 @@ PROPERTIES = (
     Property("P3 an outcome is bound under the row's gen", _under_the_rows_gen),
     Property("P4 an outcome comes from the holder of the claim", _by_the_holder_of_the_claim),
     Property("P5 a success echoes its key", _a_success_is_echoed),
-    Property("P6 what is final never changes", _final_is_final),
+    Property("P6 what is final changes by a revoke only", _final_is_final),
     Property("P7 a compensated intent's undo was made", _an_end_is_what_its_undo_says),
     Property("P8 no executor takes an intent twice", _no_executor_takes_it_twice),
     Property("L1 every intent can be brought to an end", live=_every_intent_can_end),
@@ -316,7 +355,7 @@ def likely(rng: random.Random, model: Model) -> Call:
     at = model.intents.get(intent_id) or Intent("", {}, 0)
     silent = rng.choice(["complete", "recover", CLOCK])
     next_op = {State.QUEUED: "claim", State.EXECUTING: "sent", State.AWAITING_ACK: silent}.get(at.state, "recover")
-    op = pick(rng, put=2, claim=2, sent=1, complete=2, advance=1, recover=3, clock=2)
+    op = pick(rng, put=2, claim=2, sent=1, complete=2, advance=1, recover=3, revoke=2, clock=2)
     if intent_id not in model.intents:
         op = "put" if rng.random() < 0.8 else op
     elif rng.random() < 0.5:
@@ -336,6 +375,7 @@ def likely(rng: random.Random, model: Model) -> Call:
         },
         "advance": dict(keys),
         "recover": {"intent_id": intent_id},
+        "revoke": dict(keys),
         CLOCK: {"advance_ms": rng.choice([1, 99, 100, 100])},
     }
     if op == "put" and at.tool and rng.random() < 0.5:

@@ -1,0 +1,142 @@
+"""What every call to the bus on a server needs: keys by the names of the script headers, envelopes, one script a step.
+
+`bus.redis_bus`, `bus.redis_calls` and `bus.redis_tools` add the steps themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from bus.artifacts import ArtifactStore
+from bus.envelopes import encode
+from bus.keys import BatchKeys
+from bus.link import Door, Link
+from bus.port import Runtime
+from bus.port_calls import JUDGE_DESK, MODEL_DESK
+from bus.scripts import Script, all_scripts, script
+from bus.types import BatchId, Decision, Plane, RunId, Verb
+
+__all__ = ["Steps"]
+
+log = structlog.get_logger("evalbus.bus")
+
+
+class Steps:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        door: Door,
+        runtime: Runtime,
+        *,
+        plane: Plane = Plane.LIVE,
+        artifacts: ArtifactStore | None = None,
+        patience: float = 60.0,
+        lease: float = 10.0,
+    ) -> None:
+        """`artifacts`: where what is too large for the server is kept."""
+        self.plane = plane
+        self._runtime = runtime
+        steps = all_scripts("run")
+        self._link = Link(door, runtime, patience=patience, lease=lease, scripts=steps)
+        self._reader = Link(door, runtime, patience=patience, lease=lease)
+        self._artifacts = artifacts
+        self._keys: dict[BatchId, BatchKeys] = {}
+        self._scopes: dict[BatchId, dict[str, object]] = {}
+        self._turn = 0
+
+    # --- what every call needs ---------------------------------------------------------------------------
+
+    def keys(self, batch: BatchId) -> BatchKeys:
+        """The keys of a batch on this plane."""
+        if batch not in self._keys:
+            self._keys[batch] = BatchKeys(self.plane, batch)
+        return self._keys[batch]
+
+    def _envelope(self, batch: BatchId, **fields: object) -> bytes:
+        return encode({"plane": self.plane.value, "batch": batch, **fields})
+
+    def _scope(self, batch: BatchId, run: RunId | None = None) -> dict[str, object]:
+        """Every key that a step may name, by the name that the script headers use."""
+        keys = self.keys(batch)
+        if batch not in self._scopes:
+            self._scopes[batch] = {
+                "batch": keys.batch_row,
+                "registry": keys.registry,
+                "leases": keys.leases,
+                "index": keys.index,
+                "review": keys.review,
+                "history": keys.history,
+                "dead": keys.dead,
+                "requests": keys.requests,
+                "slots": keys.slots,
+                "planes": keys.planes,
+                "undo_live": keys.undo(Plane.LIVE),
+                "undo_shadow": keys.undo(Plane.SHADOW),
+                "desk": keys.desk(),
+                "desk_model": keys.desk(MODEL_DESK),
+                "desk_judge": keys.desk(JUDGE_DESK),
+                **{name: keys.stream(name) for name in ("runs", "tools", "scores", "results")},
+            }
+        if run is None:
+            return self._scopes[batch].copy()
+        return self._scopes[batch] | {"run": keys.run(run)}
+
+    async def _step(
+        self,
+        name: str,
+        batch: BatchId,
+        *,
+        run: RunId | None = None,
+        extra_keys: Mapping[str, object] | None = None,
+        extra_argv: Mapping[str, object] | None = None,
+        **fields: object,
+    ) -> Decision:
+        """One script. A transcript's key is that of the `conversation` among the fields."""
+        target = script(f"run.{name}")
+        scope = self._scope(batch, run)
+        conversation = fields.get("conversation")
+        if run is not None:
+            fields["run"] = run
+            if isinstance(conversation, int):
+                scope["transcript"] = self.keys(batch).transcript(run, conversation)
+        scope.update(extra_keys or {})
+        [decision] = await self._send(target, batch, scope, extra_argv or {}, **fields)
+        if decision.verb is not Verb.COMMIT:
+            log.info("step.not_committed", step=name, batch=batch, run=run, decision=str(decision))
+        return decision
+
+    async def _send(
+        self,
+        target: Script,
+        batch: BatchId,
+        scope: Mapping[str, object],
+        rest: Mapping[str, object],
+        **fields: object,
+    ) -> list[Decision]:
+        """Call a script with those of the scope's keys that it names, the envelope, and the rest of its arguments.
+
+        The envelope says which life of the server it is for. Where the batch knows another, that is settled first.
+        """
+        keys = {name: scope[name] for name in (key.removesuffix("…") for key in target.keys)}
+
+        def argv(server: str) -> Mapping[str, object]:
+            return {"envelope": self._envelope(batch, server=server or None, **fields), **rest}
+
+        decisions = await self._link.run_many(target, keys, argv)
+        if decisions and decisions[0].reason == "server_changed" and await self._restarted(batch):
+            decisions = await self._link.run_many(target, keys, argv)
+        return decisions
+
+    async def _restarted(self, batch: BatchId) -> bool:
+        """Another life of the server: void what the last one granted, in case that it lost what it had answered."""
+        target, keys = script("run.restarted"), self.keys(batch)
+        decision = await self._link.run(
+            target,
+            {"batch": keys.batch_row, "history": keys.history},
+            lambda server: {"envelope": self._envelope(batch, server=server)},
+        )
+        log.warning("server.changed", batch=batch, decision=str(decision), floor=decision.answer.get("floor"))
+        return decision.applied

@@ -1,0 +1,253 @@
+"""The values that pass between the roles and the bus: what a batch declares, how a run stands, who holds what.
+
+They mean the same on both buses; `bus.port` is the interface that takes and gives them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from bus.types import BatchId, Digest, EntryId, Gen, LeaseId, Plane, RunId
+
+__all__ = [
+    "LIMITS",
+    "BatchInfo",
+    "BatchSpec",
+    "BatchStatus",
+    "Counters",
+    "Entry",
+    "Event",
+    "Group",
+    "Held",
+    "Judgement",
+    "Ref",
+    "RunRow",
+    "RunState",
+]
+
+
+class Group(StrEnum):
+    """The consumer groups, each with the stream that it reads."""
+
+    PLANNER = "planner"
+    WORKER = "worker"
+    SCORER = "scorer"
+    TOOLS = "tools"
+    """The worker group as it reads its second stream."""
+
+    @property
+    def stream(self) -> str:
+        """The batch's stream that this group reads: `results`, `runs`, `scores` or `tools`."""
+        return {"planner": "results", "worker": "runs", "scorer": "scores", "tools": "tools"}[self.value]
+
+    @property
+    def on_server(self) -> str:
+        """The consumer group's name on the server: workers read two streams, under one name."""
+        return "worker" if self is Group.TOOLS else self.value
+
+
+class BatchStatus(StrEnum):
+    """Where a batch stands. `drained`: every run was admitted; the last two are ends."""
+
+    OPEN = "open"
+    DRAINED = "drained"
+    CLOSED = "closed"
+    INCONCLUSIVE = "inconclusive"
+
+    @property
+    def ended(self) -> bool:
+        """True for the two ends."""
+        return self in (BatchStatus.CLOSED, BatchStatus.INCONCLUSIVE)
+
+
+class RunState(StrEnum):
+    """The life of a run; `scored` and `hole` are ends."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SEALED = "sealed"
+    SCORING = "scoring"
+    SCORED = "scored"
+    HOLE = "hole"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSpec:
+    """What a batch declares when it is created; it never changes afterwards."""
+
+    batch: BatchId
+    suite: str
+    suite_digest: Digest
+    suite_path: str
+    intended: int
+    quorum: int
+    bins: tuple[str, ...]
+    bound: int
+    max_in_flight: int
+    max_deliveries: int
+    lease_ms: int
+    judge_policy: str = "reject"
+    replay_budget: int = 0
+    reclaim_ms: int = 60_000
+    gate: Mapping[str, float | int] = field(default_factory=dict)
+    candidate: str = ""
+    judge: str = ""
+    limits: Mapping[str, int | str] = field(default_factory=dict)
+    """What other fences are configured with: `LIMITS` names them. Structured ones as JSON text."""
+    tree_ignore: tuple[str, ...] = ()
+    """Patterns of what is left out of a sealed workspace: a part of its tree's hash, whoever computes it."""
+    source: str = ""
+    """The closed batch whose sealed runs are scored anew here; then nothing is admitted, and no solver runs."""
+
+
+LIMITS = (
+    "capacity",
+    "ack_bound_ms",
+    "inverses",
+    "compute_retries",
+    "model_retries",
+    "heartbeat_ms",
+    "schemas",
+    "budget",
+    "budget_epoch",
+    "model_slots",
+    "judge_slots",
+)
+"""The fields that `BatchSpec.limits` may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """A batch's own counters, read from one hash: they never need a scan."""
+
+    status: BatchStatus
+    intended: int
+    quorum: int
+    cursor: int
+    admitted: int
+    running: int
+    sealed: int
+    scoring: int
+    scored: int
+    holes: int
+    in_flight: int
+    """Places taken at the desk of runs: admitted and not yet ended."""
+    bins: Mapping[str, int]
+    hole_reasons: Mapping[str, int]
+    refusals: Mapping[str, int]
+    review: int
+    snapshot_id: str | None
+    spent: int = 0
+    durable: int = 0
+    reserved: int = 0
+    """Tokens that open model calls may still spend."""
+    estimated: int = 0
+    """Of those spent: by a guess, where no figure of the endpoint's was to be had."""
+    effects_open: int = 0
+    """Intents that have not ended; the batch closes when there are none."""
+    stuck: int = 0
+    """Intents whose effect nobody knows and nobody can undo."""
+    workers: int = 0
+    scorers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInfo:
+    """A batch as the registry and its hash tell it."""
+
+    spec: BatchSpec
+    status: BatchStatus
+    plane: Plane
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One message as delivered. `run` is empty when the entry cannot be read; `deliveries` counts this one."""
+
+    batch: BatchId
+    group: Group
+    id: EntryId
+    run: RunId
+    fields: Mapping[str, str]
+    deliveries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A run's live token as its holder knows it: compared, number and random id, before anything is written."""
+
+    batch: BatchId
+    run: RunId
+    lease_id: LeaseId
+    gen: Gen
+    conversation: int = 0
+    """Grows with each `turn`; its chain is `<run>~<conversation>`."""
+    epoch: int = 0
+    """Of its workspace; 0 where the batch declares no `heartbeat_ms`, and so has none that is fenced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a consumer holds and must keep alive: leases, and entries that were read but not claimed yet."""
+
+    leases: Sequence[Ref] = ()
+    entries: Sequence[Entry] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a transcript: `seq` from 1; `payload` is text (JSON); `gen` wrote it."""
+
+    seq: int
+    payload: str
+    gen: Gen
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a scorer presents: the identities that it observed, the tree that it judged, and its verdict."""
+
+    head: Digest
+    tree_hash: str
+    candidate: str
+    judge: str
+    judge_epoch: int
+    bin: str
+    value: str
+    detail: str = ""
+    """What is to be said of the run when another judge or candidate answered than was bound."""
+
+    @property
+    def score_digest(self) -> Digest:
+        """What a judge signs: SHA-256 over the sealed head, the bin and the value, each on a line."""
+        text = f"{self.head}\n{self.bin}\n{self.value}"
+        return Digest(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run as it stands: enough for a snapshot row, a hole or a line of `status`."""
+
+    run: RunId
+    state: RunState
+    gen: int
+    attempts: int
+    score_attempts: int
+    entry: str
+    head: str
+    length: int
+    epoch: int
+    digest: str
+    bin: str
+    value: str
+    hole: str
+    consumer: str
+    detail: str = ""
+    judge_epoch: int = 0
+    conversation: int = 0
+    tree: str = ""
+    artifact: str = ""
