@@ -141,7 +141,11 @@ def test_an_archive_that_grows_without_end_is_refused(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     "data",
     [b"", b"plain text", gzip.compress(b"x" * 2000)],
-    ids=["nothing", "plain text", "compressed"],  # compressed bytes carry the time, and each test process must name the same tests
+    ids=[
+        "nothing",
+        "plain text",
+        "compressed",
+    ],  # compressed bytes carry the time, and each test process must name the same tests
 )
 def test_bytes_that_are_no_archive_are_refused(tmp_path: Path, data: bytes) -> None:
     """Foreign or empty: one line."""

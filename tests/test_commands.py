@@ -176,6 +176,13 @@ class TestLimits:
         assert not done.ok
         assert (tmp_path / "big").stat().st_size <= 4096
 
+    async def test_open_files(self, tmp_path: Path) -> None:
+        """One that never closes what it opens fails by itself, before the machine runs out."""
+        script = "held = [open('/dev/null') for _ in range(100)]"
+        assert (await run(sys.executable, "-c", script, cwd=tmp_path, limits=Limits(open_files=256))).ok
+        done = await run(sys.executable, "-c", script, cwd=tmp_path, limits=Limits(open_files=64))
+        assert (done.exit_code, "Too many open files" in done.last_line) == (1, True)
+
     @pytest.mark.parametrize("stream", ["", ">&2"])
     async def test_output(self, tmp_path: Path, stream: str) -> None:
         """A command that prints for ever is killed, not read for ever."""
@@ -192,7 +199,8 @@ class TestLimits:
 
     async def test_a_limit_is_never_raised(self, tmp_path: Path) -> None:
         """A worker that was started with less cannot give more, and need not fail for it."""
-        assert (await run("true", cwd=tmp_path, limits=Limits(memory=2**62, file=2**62, cpu=10**8))).ok
+        much = Limits(memory=2**62, file=2**62, cpu=10**8, open_files=2**40)
+        assert (await run("true", cwd=tmp_path, limits=much)).ok
 
 
 @linux

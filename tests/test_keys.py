@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bus.keys
-from bus.keys import RUNS_DESK, BatchKeys, registry
+from bus.keys import RUNS_DESK, BatchKeys, endpoint, registry
 from bus.port import Group
 from bus.types import BatchId, Digest, Plane, RunId
 
@@ -27,12 +27,13 @@ def keys_of(keys: BatchKeys, name: str) -> list[str]:
         keys.requests,
         keys.index,
         keys.slots,
+        keys.bundle,
         keys.review,
         keys.history,
         keys.dead,
         *(keys.stream(group.stream) for group in Group),
         keys.run(RunId(name)),
-        keys.transcript(RunId(name)),
+        keys.transcript(RunId(name), 7),
         keys.desk(name),
         keys.blob(Digest(name)),
     ]
@@ -83,5 +84,6 @@ def test_the_list_of_keys_at_the_modules_top_is_complete() -> None:
         listed |= {f"{head}:{choice}" for choice in last.split("|")} if "|" in last else {template}
     keys = BatchKeys(Plane.LIVE, BatchId("<batch>"))
     built = set(keys_of(keys, "<run>")) | {registry(Plane.LIVE), keys.desk("<name>"), keys.blob(Digest("<digest>"))}
+    built = {key.replace("<run>~7", "<run>~<conversation>") for key in built} | {endpoint(Plane.LIVE, "<endpoint>")}
     assert listed == built - {keys.desk("<run>"), keys.blob(Digest("<run>"))}
     assert RUNS_DESK == "runs"

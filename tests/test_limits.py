@@ -17,9 +17,11 @@ import pytest
 
 from bus.connection import Endpoint
 from bus.contract import CONTRACT, Kind
+from bus.endpoint_limits import EndpointLimits, EndpointRates
 from bus.errors import ReplyError
 from bus.fitness import COMMANDS
 from bus.history import read_history
+from bus.keys import endpoint
 from bus.link import Link
 from bus.models import build
 from bus.models.ledger import Ledger
@@ -28,7 +30,7 @@ from bus.redis_bus import RedisBus
 from bus.scripts import all_scripts
 from bus.server_player import ServerPlayer
 from bus.target import Target
-from bus.types import MAX_INT
+from bus.types import MAX_INT, Plane
 from bus.wire import Wire
 from tests.batches import W1, Batch
 from tests.both import Both, both, shortest_sessions
@@ -256,6 +258,12 @@ async def walk(server: Target, looks: Target | None = None) -> None:
             await pair.compare()
         await player.aclose()
     link.close()
+    counting = Link(Endpoint(server), runtime)
+    limits = EndpointLimits(counting, endpoint(Plane.LIVE, "e"), EndpointRates(60, 60))
+    assert await limits.take(1) == 0
+    assert await limits.retry()
+    await limits.backoff(1)
+    counting.close()
 
 
 @pytest.fixture(scope="module", params=list(Server))

@@ -221,13 +221,18 @@ async def link(server: Target) -> AsyncIterator[Link]:
     await bus.aclose()
 
 
-@pytest.mark.parametrize("target", all_scripts(), ids=lambda target: target.name)
+COMMANDS = pytest.mark.parametrize(
+    "target", [one for one in all_scripts() if one.recorded], ids=lambda target: target.name
+)
+
+
+@COMMANDS
 async def test_a_script_refuses_what_is_no_envelope_before_it_writes(link: Link, target: Script) -> None:
     """Whatever the bytes are, they are refused as `schema`, kept as they came, and nothing else is touched."""
     await _all_refused(link, target, NO_ENVELOPES)
 
 
-@pytest.mark.parametrize("target", all_scripts(), ids=lambda target: target.name)
+@COMMANDS
 async def test_a_script_refuses_an_envelope_with_one_field_wrong_before_it_writes(link: Link, target: Script) -> None:
     """One field missing, of another type, or out of range; another schema number; too many bytes."""
     await _all_refused(link, target, dict(_spoilt_envelopes(target)))
@@ -254,6 +259,9 @@ def _keys(target: Script) -> list[str]:
         "rows…": keys.run(RUN),
         "batch": keys.batch_row,
         "desk": keys.desk(),
+        "desk_model": keys.desk("model"),
+        "desk_judge": keys.desk("judge"),
+        "desk_any": keys.desk("any"),
         "registry": keys.registry,
         "leases": keys.leases,
         "requests": keys.requests,
@@ -267,7 +275,7 @@ def _keys(target: Script) -> list[str]:
         "dead": keys.dead,
         "transcript": keys.transcript(RUN),
         "stream": keys.stream("runs"),
-        **{name: keys.stream(name) for name in ("runs", "scores", "results")},
+        **{name: keys.stream(name) for name in ("runs", "tools", "scores", "results")},
     }
     return [named[name] for name in target.keys]
 

@@ -181,6 +181,7 @@ def test_no_room_stands_for_a_fence_that_does_not_exist_yet() -> None:
     assert {path.parent.name for path in (ROOT / "lua").glob("*/fence.lua")} == set(CONTRACT)
     assert {path.name for path in (ROOT / "lua").iterdir() if path.is_dir()} - {"__pycache__"} == {
         *CONTRACT,
+        "endpoint",
         "include",
         "run",
     }

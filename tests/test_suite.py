@@ -265,7 +265,7 @@ def scorer(kind: str, more: str = "") -> str:
     return f"{MINIMAL.replace('exact', kind)}{more}\n"
 
 
-KINDS = "one of exact, includes, regex, numeric, command, python"
+KINDS = "one of exact, includes, regex, numeric, command, python, model"
 
 
 @pytest.mark.parametrize(

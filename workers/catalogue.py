@@ -1,7 +1,7 @@
 """Which batches a role serves, and with which copy of their suite.
 
 A batch records the digest of its suite directory. A role serves a batch only with a copy of exactly that content: its
-own (`--suite DIR`) or the one at the path that the batch recorded. Anything else is refused in one line, and nothing of
+own (`--suite DIR`), the batch's signed bundle (`--fetch-suite`), or the one at the path that the batch recorded. Anything else is refused in one line, and nothing of
 that batch is taken. Nor is anything before the role is prepared for that suite: code that does not import, or takes its
 time to, holds no lease meanwhile.
 
@@ -13,7 +13,7 @@ Later it is only logged, once a batch: the one that the role is there for may ye
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +21,7 @@ from typing import TypeVar
 import structlog
 
 from bus.errors import InputError
-from bus.port import BatchInfo, Bus
+from bus.port import BatchInfo, BatchSpec, Bus
 from bus.types import BatchId, RunId
 from workers import usercode
 from workers.suite import Suite, load_suite
@@ -45,8 +45,15 @@ class Served:
 
     @classmethod
     def of(cls, info: BatchInfo, suite: Suite) -> Served:
-        """What is derived from the suite is derived once: it is asked for at every run."""
-        return cls(info, suite, tuple(suite.run_ids()), suite.candidate, suite.judge)
+        """What is derived from the suite is derived once: it is asked for at every run.
+
+        Which model was asked, and which one judges, is the batch's to say: not everybody who works on it has the
+        environment of those who ask. Nor is the candidate this suite's where another batch's answers are scored anew.
+        """
+        asked_elsewhere = suite.model is not None or info.spec.source
+        candidate = info.spec.candidate if asked_elsewhere else suite.candidate
+        judge = info.spec.judge if suite.scorer.kind == "model" else suite.judge
+        return cls(info, suite, tuple(suite.run_ids()), candidate, judge)
 
     @property
     def batch(self) -> BatchId:
@@ -63,13 +70,15 @@ class Served:
 class Catalogue:
     """See the module's text. `only`: serve this batch and end with it. `suite`: the copy to serve with.
 
-    `prepare`: what the role does with a suite before it serves it, in a thread; raises InputError when it cannot.
+    `fetch`: how to get a batch's suite from its bundle; returns the suite file, raises InputError.
+    `prepare`: what the role does with a suite before its batch, in a thread; raises InputError when it cannot.
     """
 
     bus: Bus
     suite: Suite | None = None
     only: BatchId | None = None
-    prepare: Callable[[Suite], None] | None = None
+    prepare: Callable[[Suite, BatchSpec], None] | None = None
+    fetch: Callable[[BatchInfo], Awaitable[Path]] | None = None
     _served: dict[BatchId, Served] = field(default_factory=dict)
     _refused: set[BatchId] = field(default_factory=set)
     _looked: bool = False
@@ -89,6 +98,10 @@ class Catalogue:
         for name, why in refused.items():
             log.error("batch.refused", batch=name, why=why)
         return served
+
+    async def met(self) -> list[Served]:
+        """Of the open batches, those that are served already. It meets none."""
+        return [self._served[name] for name in await self.bus.batches() if name in self._served]
 
     def stop(self) -> None:
         """Load no suite any more, nor wait for the one that is being loaded: it may never be."""
@@ -136,7 +149,8 @@ class Catalogue:
                 remedy="give an unchanged copy: --suite DIR",
             )
         if self.prepare is not None:
-            await self._apart(self.prepare, suite)
+            prepare = self.prepare
+            await self._apart(lambda found: prepare(found, info.spec), suite)
         if not self._stopped:
             self._served[name] = Served.of(info, suite)
 
@@ -149,7 +163,7 @@ class Catalogue:
         """The copy to serve it with; None when the role was stopped before it was loaded."""
         if self.suite is not None:
             return self.suite
-        path = Path(info.spec.suite_path)
+        path = Path(info.spec.suite_path) if self.fetch is None else await self.fetch(info)
         if not path.exists():
             raise InputError(
                 f"no copy of suite {info.spec.suite!r} on this machine (batch {info.spec.batch!r} was made at {path})",

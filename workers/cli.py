@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from bus.errors import EvalbusError
+from bus.errors import EvalbusError, InputError
 from bus.types import Plane
 
 if TYPE_CHECKING:
@@ -74,7 +74,12 @@ ConsumerName = Annotated[
 ]
 Slots = Annotated[int | None, typer.Option("--slots", min=1, help="Runs driven at a time; default: the suite's.")]
 Artifacts = Annotated[
-    Path | None, typer.Option("--artifacts", help="Directory that all machines share, for large artifacts.")
+    str | None,
+    typer.Option("--artifacts", help="Where large artifacts are kept: a shared directory, or s3://bucket/prefix."),
+]
+FetchSuite = Annotated[
+    bool,
+    typer.Option("--fetch-suite", help="Take the suite from the batch's bundle, signed with EVALBUS_BUNDLE_KEY."),
 ]
 
 
@@ -110,6 +115,50 @@ def run(
         artifacts=artifacts,
     )
     _quiet_logs()
+    outcome = _guard(lambda: run_job(options))
+    logs = log_directory(home_directory(home), outcome.batch)
+    _guard(lambda: render(outcome, _console(), logs if logs.is_dir() else None))
+    raise typer.Exit(outcome.gate.exit_code)
+
+
+@app.command()
+def rescore(
+    batch: Annotated[str, typer.Argument(help="The closed batch whose sealed runs are scored anew.")],
+    judge: Annotated[
+        Path, typer.Option("--judge", help="Suite with the same cases whose [scorer] judges; its solver never runs.")
+    ],
+    scorers: Annotated[int | None, typer.Option(min=0, help="Scorer processes; default: 2.")] = None,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    name: Annotated[
+        str | None,
+        typer.Option("--batch", help="Name of the new batch; one that exists is resumed. Default: BATCH.rescored-N."),
+    ] = None,
+    json_file: JsonFile = None,
+    home: HomeOption = None,
+    artifacts: Artifacts = None,
+) -> None:
+    """Score a closed batch's sealed runs again, under another judge: a new batch, and the old one stands.
+
+    evalbus rescore nightly --judge judges/strict
+    """
+    from bus.home import home_directory  # noqa: PLC0415
+    from workers.job import JobOptions, batch_name, log_directory, run_job  # noqa: PLC0415
+    from workers.outcome import render  # noqa: PLC0415
+
+    _quiet_logs()
+    options = JobOptions(
+        suite=judge,
+        workers=0,
+        scorers=scorers,
+        url=url,
+        home=home,
+        plane=plane,
+        batch=name,
+        json_file=json_file,
+        artifacts=artifacts,
+        source=_guard(lambda: batch_name(batch)),
+    )
     outcome = _guard(lambda: run_job(options))
     logs = log_directory(home_directory(home), outcome.batch)
     _guard(lambda: render(outcome, _console(), logs if logs.is_dir() else None))
@@ -216,6 +265,7 @@ def _role(role: str, **options: Any) -> None:  # noqa: ANN401 - typer has checke
             name=options["name"],
             slots=options.get("slots"),
             artifacts=text(options.get("artifacts")),
+            fetch_suite=bool(options.get("fetch_suite")),
         )
 
     _guard(lambda: run_role(start()))
@@ -229,12 +279,17 @@ def planner(
     plane: PlaneOption = Plane.LIVE,
     name: ConsumerName = None,
     home: HomeOption = None,
+    artifacts: Artifacts = None,
+    fetch_suite: FetchSuite = False,
 ) -> None:
     """Plan until told to stop: admit runs, find lost ones, close batches.
 
     evalbus planner --url redis://queue:6379 --suite /suite
     """
-    _role("planner", url=url, suite=suite, batch=batch, plane=plane, name=name, home=home)
+    _role(
+        "planner", url=url, suite=suite, batch=batch, plane=plane, name=name, home=home, artifacts=artifacts,
+        fetch_suite=fetch_suite,
+    )  # fmt: skip
 
 
 @app.command()
@@ -247,6 +302,7 @@ def worker(
     slots: Slots = None,
     home: HomeOption = None,
     artifacts: Artifacts = None,
+    fetch_suite: FetchSuite = False,
 ) -> None:
     """Work until told to stop: hold leases, drive the solver, seal runs.
 
@@ -254,7 +310,7 @@ def worker(
     """
     _role(
         "worker", url=url, suite=suite, batch=batch, plane=plane, name=name, slots=slots, home=home,
-        artifacts=artifacts,
+        artifacts=artifacts, fetch_suite=fetch_suite,
     )  # fmt: skip
 
 
@@ -268,6 +324,7 @@ def scorer(
     slots: Slots = None,
     home: HomeOption = None,
     artifacts: Artifacts = None,
+    fetch_suite: FetchSuite = False,
 ) -> None:
     """Score until told to stop: judge sealed runs.
 
@@ -275,8 +332,30 @@ def scorer(
     """
     _role(
         "scorer", url=url, suite=suite, batch=batch, plane=plane, name=name, slots=slots, home=home,
-        artifacts=artifacts,
+        artifacts=artifacts, fetch_suite=fetch_suite,
     )  # fmt: skip
+
+
+@app.command()
+def doctor(
+    url: Url = None,
+    plane: Annotated[Plane | None, typer.Option("--plane", help="Which world to look at; default: live.")] = None,
+    home: HomeOption = None,
+    acl: Annotated[
+        bool, typer.Option("--acl", help="Print the users that the server should have, one a role and plane.")
+    ] = False,
+) -> None:
+    """Say whether a server is fit to carry batches, or which users it should have.
+
+    evalbus doctor --acl --plane shadow | valkey-cli -h queue
+    """
+    from workers.doctor import examine, print_acl  # noqa: PLC0415
+
+    _quiet_logs()
+    if acl:
+        _guard(lambda: print_acl(plane, _console()))
+    else:
+        _guard(lambda: examine(url, home, plane or Plane.LIVE, _console()))
 
 
 @app.command()
@@ -346,6 +425,57 @@ def bench(
     _finish(run_bench(runs, workers, rounds, json_file, _console()))
 
 
+@app.command()
+def lab(
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; default: loopback, which nobody else can reach.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: a free one; the first line says which.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Decides answers and mischief.")] = 0,
+    mischief: Annotated[
+        str | None, typer.Option(help='Rates, "cut=0.2,tickets.missing-echo=0.1", or a .toml or .json file of them.')
+    ] = None,
+    latency: Annotated[str | None, typer.Option(help='Time before each token, such as "20ms".')] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="Words an answer; default: a few.")] = None,
+    retry_after: Annotated[str, typer.Option(help="Time that a refusal asks to wait.")] = "1s",
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable with the key that model requests must carry.")
+    ] = None,
+    json_log: Annotated[Path | None, typer.Option(help="Append one line of JSON a request.")] = None,
+) -> None:
+    """Serve a model and a ticket API that misbehave on request and by seed, and count what they really did.
+
+    evalbus lab --port 8377 --seed 7 --mischief "cut=0.2,429=0.1"
+    """
+    from workers.lab.command import LabOptions, run_lab  # noqa: PLC0415
+
+    def start() -> None:
+        run_lab(
+            LabOptions(
+                host=host,
+                port=port,
+                seed=seed,
+                mischief=mischief,
+                latency=_seconds("--latency", latency),
+                tokens=tokens,
+                retry_after=_seconds("--retry-after", retry_after),
+                api_key_env=api_key_env,
+                json_log=json_log,
+            )
+        )
+
+    _guard(start)
+
+
+def _seconds(option: str, written: str | None) -> float:
+    from workers.quantities import duration  # noqa: PLC0415
+
+    try:
+        return 0.0 if written is None else duration(written)
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
 @server_app.command("start")
 def server_start(home: HomeOption = None) -> None:
     """Start it, and keep it up without users until `stop`."""
@@ -391,14 +521,22 @@ def _quiet_logs() -> None:
     _guard(lambda: logs.configure("error"))
 
 
-def _with_endpoint(use: Callable[[Endpoint], Coroutine[Any, Any, T]], url: str | None, home: Path | None) -> T:
+def _with_endpoint(
+    use: Callable[[Endpoint], Coroutine[Any, Any, T]],
+    url: str | None,
+    home: Path | None,
+    *,
+    only_look: bool = False,
+) -> T:
+    """`only_look`: the user need not have the right to more than reading."""
     from bus.connection import Endpoint, check_fit  # noqa: PLC0415
+    from bus.fitness import COMMANDS  # noqa: PLC0415
     from bus.home import home_directory  # noqa: PLC0415
 
     async def go() -> T:
         endpoint = await asyncio.to_thread(Endpoint.from_options, url, home_directory(home))
         try:
-            await check_fit(endpoint.target)
+            await check_fit(endpoint.target, commands=() if only_look else COMMANDS)
             return await use(endpoint)
         finally:
             await endpoint.aclose()
@@ -417,7 +555,7 @@ def _with_bus(use: Callable[[RedisBus], Coroutine[Any, Any, T]], url: str | None
         finally:
             await bus.aclose()
 
-    return _with_endpoint(go, url, home)
+    return _with_endpoint(go, url, home, only_look=True)
 
 
 def _finish(job: Coroutine[Any, Any, T]) -> T:

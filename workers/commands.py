@@ -28,7 +28,7 @@ from typing import Any, Final
 from workers import nursery, nursery_client
 from workers.nursery_client import CommandError
 
-__all__ = ["CommandError", "Finished", "Limits", "clean_environment", "fill", "run_limited"]
+__all__ = ["CommandError", "Finished", "Limits", "clean_environment", "fill", "passed_on", "run_limited"]
 
 _LINGER: Final = 1.0
 """Seconds that outputs may stay open once the command is gone: held by something that left its group."""
@@ -41,9 +41,9 @@ _DEATH: Final = 10.0
 class Limits:
     """What a command may use. `cpu` in seconds, `memory`, `output` and `file` in bytes.
 
-    `cpu`, `memory` (of addresses) and `file` (size of one file) hold for each of its processes. `processes`
-    is how many more the user may have than at the start; the kernel does not apply it to root. `output` holds
-    for standard output and error each; a command that writes more is killed.
+    `cpu`, `memory` (of addresses), `file` (size of one file) and `open_files` hold for each of its processes.
+    `processes` is how many more the user may have than at the start; the kernel does not apply it to root. `output`
+    holds for standard output and error each; a command that writes more is killed.
     """
 
     cpu: float = 30.0
@@ -51,6 +51,7 @@ class Limits:
     processes: int = 64
     output: int = 10**7
     file: int = 10**8
+    open_files: int = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,11 @@ def clean_environment(home: Path, extra: Mapping[str, str] | None = None) -> dic
     }
 
 
+def passed_on(names: Sequence[str]) -> dict[str, str]:
+    """Those of the named environment variables that are set here."""
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
 def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
     """Replace `{name}` in arguments, for the names in `values`; other braces stay as they are."""
     known = re.compile("|".join(re.escape(f"{{{name}}}") for name in values) or r"(?!)")
@@ -160,6 +166,7 @@ async def run_limited(
                 cpu=limits.cpu,
                 memory=limits.memory,
                 processes=limits.processes,
+                open_files=limits.open_files,
                 file=limits.file,
             )
             nursery_client.start(request, [source.fileno(), out.far, err.far, far.fileno()])

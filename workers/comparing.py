@@ -14,7 +14,7 @@ from decimal import Context, Decimal
 from typing import Final, TypeAlias
 
 from workers.cases import Json
-from workers.tables import ScorerTable
+from workers.scorer_table import ScorerTable
 
 __all__ = ["Compare", "Compared", "TargetError", "includes", "is_exact", "is_number", "patterns_of"]
 

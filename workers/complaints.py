@@ -73,10 +73,16 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _unknown_field(field: str, where: list[int | str]) -> Complaint:
-    table = next(table for table in _tables() if table.table == ".".join(str(part) for part in where[:-1]))
+    table = next(table for table in _tables() if _stands(table.table.split("."), [str(part) for part in where[:-1]]))
     known = [info.alias or name for name, info in table.model_fields.items()]
     near = nearest(str(where[-1]), known)
     return Complaint(f"{field}: unknown field", f"did you mean {near!r}?" if near else f"known: {', '.join(known)}")
+
+
+def _stands(table: list[str], where: list[str]) -> bool:
+    """Whether a table, such as `tools.<name>`, stands at a place. The suite itself is called by no name."""
+    same = [own in (part, "<name>") for own, part in zip(table, where or [""], strict=False)]
+    return len(table) == len(where or [""]) and all(same)
 
 
 def _said(detail: ErrorDetails) -> str:
@@ -97,4 +103,7 @@ def _number(limit: float) -> str:
 
 
 def _tables() -> list[type[Table]]:
-    return Table.__subclasses__()
+    found = [Table]
+    for table in found:
+        found += table.__subclasses__()
+    return found[1:]

@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
 from bus.errors import EvalbusError
-from bus.port import Bus, Entry, Group, Held, Ref, Runtime
+from bus.port import BatchSpec, Bus, Entry, Group, Held, Ref, Runtime
 from bus.types import BatchId, ConsumerId, EntryId, LeaseId
-from workers.catalogue import Catalogue, Served
+from workers.catalogue import Served
 from workers.quarantine import Quarantine
 from workers.suite import Suite
 
@@ -59,6 +59,21 @@ class Lease:
             self.task.cancel()
 
 
+class Serving(Protocol):
+    """Which batches a consumer serves: `workers.catalogue.Catalogue`, or some of its batches."""
+
+    prepare: Callable[[Suite, BatchSpec], None] | None
+
+    async def open_batches(self) -> list[Served]:
+        """The batches to serve now."""
+
+    async def ended(self) -> bool:
+        """True when the one batch that was asked for has ended."""
+
+    def of(self, batch: BatchId) -> Served:
+        """A batch that is served."""
+
+
 class Handler(Protocol):
     """What a role does with one entry."""
 
@@ -68,8 +83,11 @@ class Handler(Protocol):
         Returns the seconds after which to try again when it cannot be claimed yet; None when no more is to be done.
         """
 
-    def prepare(self, suite: Suite) -> None:
-        """Before the first entry of a suite's batch, in a thread: import its code. Raises InputError."""
+    def prepare(self, suite: Suite, spec: BatchSpec) -> None:
+        """Before the first entry of a batch, in a thread: import its suite's code, see that it can be served here.
+
+        Raises InputError.
+        """
 
     def time_of(self, served: Served) -> float:
         """Seconds that the suite's code may take over one entry."""
@@ -87,14 +105,21 @@ class Consumer:
         runtime: Runtime,
         group: Group,
         name: ConsumerId,
-        catalogue: Catalogue,
+        catalogue: Serving,
         handler: Handler,
         slots: int | None = None,
+        *,
+        independent: bool = False,
     ) -> None:
-        """`slots`: how many entries are driven at a time; by default what the served suites say."""
+        """`slots`: how many entries are driven at a time; by default what the served suites say.
+
+        `independent`: each entry waits for something of its own, and kills nobody: others are read while some wait, and
+        none is driven alone.
+        """
         self._bus, self._runtime, self._group, self._name = bus, runtime, group, name
         self._catalogue, self._handler, self._given_slots = catalogue, handler, slots
         catalogue.prepare = handler.prepare
+        self._independent = independent
         self._holding: dict[tuple[BatchId, EntryId], Lease] = {}
         self._quarantine = Quarantine()
         self._served: list[Served] = []
@@ -168,7 +193,7 @@ class Consumer:
                 log.info("entries.taken", group=self._group.value, count=len(unknown))
                 return unknown
         block_ms = min(_BLOCK_MS, max(10, int((self._next_idle_scan - self._runtime.now()) * 1000)))
-        if any(lease.waiting for lease in self._holding.values()):
+        if not self._independent and any(lease.waiting for lease in self._holding.values()):
             await self._pause(block_ms / 1000)
             return []
         return self._unknown(await self._bus.read(self._group, self._name, batches, free, block_ms))
@@ -220,7 +245,7 @@ class Consumer:
 
     async def _try(self, lease: Lease) -> float | None:
         served, lease_id = self._catalogue.of(lease.entry.batch), LeaseId(self._runtime.token())
-        async with self._quarantine.enter(suspect=lease.redelivered):
+        async with self._quarantine.enter(suspect=lease.redelivered and not self._independent):
             return await self._handler.handle(lease, served, lease_id)
 
     async def _beat_for_ever(self) -> None:

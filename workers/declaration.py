@@ -12,19 +12,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, PrivateAttr
+from pydantic import AfterValidator, Field, PlainValidator, PrivateAttr, model_validator
 
-from bus.types import Digest, RunId
+from bus.errors import InputError
+from bus.types import MAX_INT, Digest, RunId
 from workers.cases import Case
+from workers.judging.binding import Binding
+from workers.model_table import ModelTable, Target
 from workers.quantities import share_of
+from workers.scorer_table import ScorerTable
 from workers.tables import (
     Count,
     GateTable,
     JudgeTable,
     LimitsTable,
-    ScorerTable,
     Seconds,
     SolverTable,
     Table,
@@ -32,6 +35,7 @@ from workers.tables import (
     Trials,
     WorkspaceTable,
 )
+from workers.tools.tables import McpServers, Tools, check_tools
 
 __all__ = ["Place", "Suite"]
 
@@ -86,6 +90,10 @@ class Place:
     by_id: Mapping[str, Case]
     not_counted: tuple[str, ...]
     """Patterns of what in `root` is no part of the suite."""
+    target: Target | None = None
+    """The model, where the suite or the environment names one."""
+    judge: Target | None = None
+    """Likewise the model that judges."""
 
 
 class Suite(Table):
@@ -111,18 +119,40 @@ class Suite(Table):
     max_deliveries: Count = 5
     """Attempts at a run; then it is the hole `poison`."""
     timeout: Seconds = 60.0
-    """Wall time of one run's solver; then it is the hole `solver_timeout`."""
+    """Wall time of one run's solver; then it is the hole `solver_timeout`. Waiting for room does not count."""
+    budget: Annotated[int, Field(strict=True, ge=1, le=MAX_INT)] | None = None
+    """Tokens that the whole batch may spend, prompts and answers; then its runs are the hole `over_budget`."""
+    resume: Literal["fresh", "prefix"] | None = None
+    """How a run goes on after its worker died: `prefix` answers it from what was written until then, `fresh` starts a
+    new conversation. When left out: fresh where it wrote to its workspace, which nobody restores, else prefix."""
     ignore: tuple[Text, ...] = ()
     """Patterns of files in the directory that are no part of the suite, nor of its digest."""
     solver: SolverTable
     workspace: WorkspaceTable | None = None
     """None: a run works in an empty directory, of which nothing is sealed."""
+    model: ModelTable | None = None
+    """None: `run.model` is an error."""
+    tools: Tools = Field(default_factory=dict)
+    mcp: McpServers = Field(default_factory=dict)
     scorer: ScorerTable
     limits: LimitsTable = LimitsTable()
     judging: JudgeTable = Field(default=JudgeTable(), alias="judge")
     gate: GateTable = GateTable()
 
     _place: Place | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _tools_fit(self) -> Suite:
+        check_tools(self.tools, self.mcp)
+        return self
+
+    @model_validator(mode="after")
+    def _grades_fit(self) -> Suite:
+        for grade, bin_ in (self.scorer.grades or {}).items():
+            if bin_ not in self.bins:
+                bins = ", ".join(self.bins)
+                raise ValueError(f"scorer.grades: {grade!r} is of the bin {bin_!r} (the bins are {bins})")
+        return self
 
     def at(self, place: Place) -> Suite:
         """This declaration, bound to where it lies."""
@@ -168,14 +198,46 @@ class Suite(Table):
         return self.quorum if isinstance(self.quorum, int) else share_of(self.quorum, self.intended)
 
     @property
+    def target(self) -> Target | None:
+        """The model that is asked, and where: as the environment stood when the suite was loaded. Raises InputError."""
+        if self.model is None or self.place.target is not None:
+            return self.place.target
+        return self._found(self.model)
+
+    def _found(self, table: ModelTable) -> Target:
+        try:
+            return table.target()
+        except InputError as error:
+            raise InputError(error.problem, file=self.source, remedy=error.remedy) from None
+
+    @property
     def candidate(self) -> str:
-        """What binds a score to the candidate: an opaque name for all that makes its answers."""
-        return self._binding(self.solver, self.workspace, self.limits)
+        """What binds a score to the candidate: an opaque name for all that makes its answers, and the model's own.
+
+        Raises InputError when neither the suite nor the environment names the model that the suite wants.
+        """
+        bound = self._binding(self.solver, self.workspace, self.limits)
+        return bound if self.target is None else f"{bound} {self.target}"
+
+    @property
+    def judge_binding(self) -> Binding | None:
+        """The model that judges, with all that it is asked; None when another kind of scorer does.
+
+        Raises InputError when neither the suite nor the environment names it.
+        """
+        if self.scorer.kind != "model":
+            return None
+        target = self.place.judge or self._found(self.scorer.model)
+        return Binding(self._binding(self.scorer, self.limits), target, self.scorer.identity)
 
     @property
     def judge(self) -> str:
-        """What binds a score to the judge: an opaque name for all that makes its verdicts."""
-        return self._binding(self.scorer, self.limits)
+        """What binds a score to the judge: an opaque name for all that makes its verdicts, and the model's own.
+
+        Raises InputError as `judge_binding` does.
+        """
+        bound = self.judge_binding
+        return self._binding(self.scorer, self.limits) if bound is None else str(bound)
 
     def run_ids(self) -> list[RunId]:
         """Every run, `<case>#<trial>`: the trials of the first case, then of the next."""

@@ -19,25 +19,31 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bus.artifacts import open_artifacts
 from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ServerError
 from bus.home import home_directory
-from bus.port import BatchSpec, BatchStatus
+from bus.port import BatchInfo, BatchSpec, BatchStatus
 from bus.redis_bus import RedisBus
 from bus.snapshot import Snapshot
 from bus.target import parse_url
 from bus.types import BatchId, Plane
 from workers import nursery
 from workers.brief import brief
+from workers.bundle import BundleKey, publish, take_key
 from workers.files import check_writable, write_whole
 from workers.fleet import Fleet
 from workers.interrupt import Interrupted
+from workers.judging.binding import other_judge
+from workers.model_table import other_model
 from workers.outcome import Outcome
 from workers.progress import Progress
+from workers.rescoring import check_source, next_name
 from workers.role_options import Role, RoleOptions
 from workers.runtime import SystemRuntime
 from workers.strays import Strays
 from workers.suite import Suite, load_suite
+from workers.tools.tables import tool_limits
 from workers.trees import ignored
 
 __all__ = ["JobOptions", "batch_name", "fetch_outcome", "log_directory", "no_such_batch", "run_job"]
@@ -45,6 +51,8 @@ __all__ = ["JobOptions", "batch_name", "fetch_outcome", "log_directory", "no_suc
 _FLEET_FIRST = 2.0  # seconds that the fleet has the processors for itself
 _LOOK_EVERY = 0.2  # seconds between two looks at the batch's counters
 _SCORERS = 2
+_HAND_BACKS = 20  # of a run, beside its deliveries, before it counts as one that its workers do not survive
+_SHORTEST_LIFE = 10_000  # ms; a disk of a process that was merely slow should not be given up
 _LONGEST_NAME = 200
 _SHOWN_NAME = 60  # characters of one that is none: enough to recognise it
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -64,7 +72,9 @@ class JobOptions:
     plane: Plane
     batch: str | None
     json_file: Path | None
-    artifacts: Path | None
+    artifacts: str | None
+    source: BatchId | None = None
+    """A closed batch whose sealed runs are scored anew, by this suite's scorer; then no solver runs."""
 
 
 def batch_name(text: str) -> BatchId:
@@ -77,8 +87,8 @@ def batch_name(text: str) -> BatchId:
     return BatchId(text)
 
 
-def spec_of(suite: Suite, batch: BatchId) -> BatchSpec:
-    """What a batch of this suite declares."""
+def spec_of(suite: Suite, batch: BatchId, source: BatchSpec | None = None) -> BatchSpec:
+    """What a batch of this suite declares. `source`: the closed batch whose sealed runs it scores anew."""
     return BatchSpec(
         batch=batch,
         suite=suite.name or "",
@@ -94,9 +104,41 @@ def spec_of(suite: Suite, batch: BatchId) -> BatchSpec:
         judge_policy=suite.judging.policy,
         replay_budget=suite.judging.replay_budget,
         gate=suite.gate.rules,
-        candidate=suite.candidate,
+        candidate=suite.candidate if source is None else source.candidate,
         judge=suite.judge,
+        limits=_limits_of_scoring(suite) | (_limits_of_work(suite) if source is None else {}),
+        tree_ignore=_sealed_without(suite) if source is None else source.tree_ignore,
+        source="" if source is None else source.batch,
     )
+
+
+def _sealed_without(suite: Suite) -> tuple[str, ...]:
+    return () if suite.workspace is None else suite.workspace.ignore
+
+
+def _limits_of_work(suite: Suite) -> dict[str, int | str]:
+    """What the fences are configured with that not every suite has in its path: `bus.values.LIMITS`."""
+    limits: dict[str, int | str] = dict(tool_limits(suite.tools))
+    if suite.model is not None:
+        limits["compute_retries"] = suite.max_deliveries + _HAND_BACKS
+        limits["model_retries"] = suite.model.retries
+        limits["model_slots"] = suite.model.slots
+    if suite.workspace is not None:
+        # Silence that costs a workspace its life: as long as it takes to suspect its holder, and to do so for sure.
+        limits["heartbeat_ms"] = max(round(3_000 * suite.lease), _SHORTEST_LIFE)
+    return limits
+
+
+def _limits_of_scoring(suite: Suite) -> dict[str, int | str]:
+    """Likewise, of what is in the path of a score; the budget is in both."""
+    limits: dict[str, int | str] = {}
+    if suite.scorer.kind == "model":
+        limits["judge_slots"] = suite.scorer.model.slots
+    if suite.budget is not None:
+        limits["budget"] = suite.budget
+    if suite.workspace is not None:
+        limits["schemas"] = json.dumps(["bin/1"])
+    return limits
 
 
 async def fetch_outcome(bus: RedisBus, batch: BatchId) -> Outcome:
@@ -132,11 +174,26 @@ def run_job(options: JobOptions) -> Outcome:
     name = None if options.batch is None else batch_name(options.batch)
     if options.json_file is not None:
         check_writable(options.json_file)
+    if options.artifacts is not None:
+        open_artifacts(options.artifacts)
+    key = take_key()  # before any code of the suite runs
     # Before the event loop: a suite may loop while it is loaded, and only here a Ctrl-C gets through to it.
     suite = load_suite(options.suite)
+    _check_environment(suite, asks=options.workers != 0, judges=options.scorers != 0)
     if options.json_file is not None:
         _check_outside(suite, options.json_file)
-    return asyncio.run(_run(options, suite, name))
+    return asyncio.run(_run(options, suite, name, key))
+
+
+def _check_environment(suite: Suite, *, asks: bool, judges: bool) -> None:
+    """What a batch of this suite needs of the environment is found out before a server is started for it.
+
+    Raises InputError. `asks`, `judges`: whether this command's own workers will ask the model, its scorers the judge's.
+    """
+    if asks and suite.target is not None and suite.model is not None:
+        suite.model.key()
+    if suite.judge_binding is not None and judges:
+        suite.scorer.model.key()
 
 
 def _check_outside(suite: Suite, json_file: Path) -> None:
@@ -152,19 +209,23 @@ def _check_outside(suite: Suite, json_file: Path) -> None:
         )
 
 
-async def _run(options: JobOptions, suite: Suite, name: BatchId | None) -> Outcome:
+async def _run(options: JobOptions, suite: Suite, name: BatchId | None, key: BundleKey | None) -> Outcome:
     home = home_directory(options.home)
     endpoint = await asyncio.to_thread(Endpoint.from_options, options.url, home)
     try:
-        facts = await check_fit(endpoint.target)
+        facts = await check_fit(endpoint.target, plane=options.plane)
         for warning in facts.warnings:
             print(f"evalbus: warning: {warning}", file=sys.stderr)
         for notice in endpoint.embedded.notices() if endpoint.embedded else []:
             print(f"evalbus: {notice}", file=sys.stderr)
-        bus = RedisBus(endpoint, SystemRuntime(), plane=options.plane, lease=suite.lease)
+        artifacts = options.artifacts or (None if options.url else str(home / "artifacts"))
+        bus = RedisBus(
+            endpoint, SystemRuntime(), plane=options.plane, lease=suite.lease,
+            artifacts=open_artifacts(artifacts) if artifacts else None,
+        )  # fmt: skip
         try:
-            name = name or await _fresh_name(bus, suite)
-            outcome = await _run_batch(options, bus, suite, name, home, endpoint)
+            name = name or await _fresh_name(bus, suite, options.source)
+            outcome = await _run_batch(options, bus, suite, name, home, endpoint, key)
         finally:
             await bus.aclose()
     finally:
@@ -174,28 +235,37 @@ async def _run(options: JobOptions, suite: Suite, name: BatchId | None) -> Outco
     return outcome
 
 
-async def _fresh_name(bus: RedisBus, suite: Suite) -> BatchId:
+async def _fresh_name(bus: RedisBus, suite: Suite, source: BatchId | None) -> BatchId:
     taken = await bus.all_batches()
+    if source is not None:
+        return batch_name(next_name(source, taken))
     base = f"{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     names = [base, *(f"{base}.{number}" for number in range(2, 1_000))]
     return batch_name(next(name for name in names if name not in taken))
 
 
 async def _run_batch(
-    options: JobOptions, bus: RedisBus, suite: Suite, name: BatchId, home: Path, endpoint: Endpoint
+    options: JobOptions,
+    bus: RedisBus,
+    suite: Suite,
+    name: BatchId,
+    home: Path,
+    endpoint: Endpoint,
+    key: BundleKey | None,
 ) -> Outcome:
     info = await bus.info(name)
-    if info is not None and info.status.ended and info.spec.suite_digest == suite.digest:
+    if info is not None and (info.spec.suite_digest != suite.digest or info.spec.source != (options.source or "")):
+        raise _another(info, suite)
+    source = None if options.source is None else await _source(bus, options.source, suite)
+    if info is not None and info.status.ended:
         return await fetch_outcome(bus, name)  # not declared again: that would add a line to a closed history
-    decision = await bus.create(spec_of(suite, name))
+    if key is not None:
+        await publish(bus, name, suite, key)  # before anybody can find the batch and miss its bundle
+    decision = await bus.create(spec_of(suite, name, source))
     if not decision.applied:
         info = await bus.info(name)
-        there = info.spec.suite_digest[:12] if info else "?"
-        raise InputError(
-            f"batch {name!r} exists and was made from another suite, or another state of it: "
-            f"{there} there, {suite.digest[:12]} here",
-            remedy="choose another --batch, or restore the suite",
-        )
+        assert info is not None, "what was not created is there"
+        raise _another(info, suite)
     strays = Strays()
     nursery.adopt_orphans()  # those of a worker that was killed, too
     fleet = Fleet(log_directory(home, name))
@@ -215,6 +285,32 @@ async def _run_batch(
     return await fetch_outcome(bus, name)
 
 
+async def _source(bus: RedisBus, source: BatchId, suite: Suite) -> BatchSpec:
+    info = await bus.info(source)
+    if info is None:
+        raise InputError(await no_such_batch(bus, source))
+    check_source(info, await bus.run_ids(source), suite)
+    return info.spec
+
+
+def _another(info: BatchInfo, suite: Suite) -> InputError:
+    if info.spec.source:
+        return InputError(
+            f"batch {info.spec.batch!r} exists and scores batch {info.spec.source!r} anew, "
+            f"with suite {info.spec.suite!r} ({info.spec.suite_digest[:12]})",
+            remedy="choose another --batch",
+        )
+    if info.spec.suite_digest == suite.digest and info.spec.judge != suite.judge:
+        return other_judge(info.spec.batch, info.spec.judge, suite.judge)
+    if info.spec.suite_digest == suite.digest and suite.target is not None:
+        return other_model(info.spec.batch, info.spec.candidate, suite.target)
+    return InputError(
+        f"batch {info.spec.batch!r} exists and was made from another suite, or another state of it: "
+        f"{info.spec.suite_digest[:12]} there, {suite.digest[:12]} here",
+        remedy="choose another --batch, or restore the suite",
+    )
+
+
 async def _warm_up() -> None:
     """Import what the closing screen needs while the fleet is at work: it takes a second or two."""
     await asyncio.sleep(_FLEET_FIRST)
@@ -223,9 +319,11 @@ async def _warm_up() -> None:
 
 def _resume(options: JobOptions, name: BatchId) -> str:
     words = ["evalbus", "run", str(options.suite), "--batch", name]
+    if options.source is not None:
+        words = ["evalbus", "rescore", options.source, "--judge", str(options.suite), "--batch", name]
     words += ["--plane", options.plane.value] if options.plane is not Plane.LIVE else []
     given = {
-        "--workers": options.workers,
+        "--workers": options.workers if options.source is None else None,
         "--scorers": options.scorers,
         "--json": options.json_file,
         "--artifacts": options.artifacts,
@@ -254,7 +352,7 @@ def _roles(options: JobOptions, name: BatchId, home: Path) -> list[RoleOptions]:
                 suite=str(options.suite.resolve()),
                 batch=name,
                 name=f"{role}-{place}-{number}",
-                artifacts=str(options.artifacts) if options.artifacts else None,
+                artifacts=options.artifacts,
                 check=False,
             )
             for number in range(1, count + 1)

@@ -9,6 +9,7 @@ import sys
 import structlog
 
 from bus.errors import InputError
+from workers.redaction import guard_streams
 
 __all__ = ["configure"]
 
@@ -20,6 +21,7 @@ def configure(default: str = "info", **fields: str) -> None:
     level = os.environ.get("EVALBUS_LOG", default).lower()
     if level not in _LEVELS:
         raise InputError(f"EVALBUS_LOG={level!r} is no level", remedy=f"one of {', '.join(_LEVELS)}")
+    guard_streams()
     person = sys.stderr.isatty()
     structlog.configure(
         processors=[

@@ -63,6 +63,7 @@ class Request(TypedDict):
     memory: int
     processes: int
     file: int
+    open_files: int
 
 
 class Answer(TypedDict, total=False):
@@ -198,6 +199,7 @@ def _limit(request: Request) -> None:
     # The soft limit sends SIGXCPU, which a program may catch; a second later the hard one kills.
     _set_limit(resource.RLIMIT_CPU, cpu, cpu + 1)
     _set_limit(resource.RLIMIT_FSIZE, request["file"], request["file"])
+    _set_limit(resource.RLIMIT_NOFILE, request["open_files"], request["open_files"])
     if sys.platform != "linux":
         return  # macOS has no limit on address space, and counts processes in its own way
     _set_limit(resource.RLIMIT_AS, request["memory"], request["memory"])

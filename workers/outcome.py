@@ -93,7 +93,8 @@ class Outcome:
         name = snapshot.snapshot_id if snapshot is not None and status is BatchStatus.CLOSED else None
         if name is not None and name != counters.snapshot_id:
             raise ViolationError(f"batch {spec.batch} closed as {counters.snapshot_id}, but its rows give {name}")
-        tokens = Tokens(counters.spent, counters.durable)
+        budget = spec.limits.get("budget")
+        tokens = Tokens(counters.spent, counters.durable, None if budget is None else int(budget))
         rules = GateRules.from_mapping(spec.gate)
         if snapshot is None:
             return cls(

@@ -1,4 +1,4 @@
-"""The planner: admits runs within the bound, finds what got lost, closes.
+"""The planner: admits runs within the bound and the budget, finds what got lost, closes.
 
 It holds no state. Each time it wakes up, by a result or after a second without one, it reads the batch's counters and
 does what they ask for; any number of planners may do so at once, since each of their commands names the state that it
@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
 from bus.errors import EvalbusError
-from bus.port import BatchStatus, Bus, Counters, Entry, Group, RunState, Runtime
+from bus.keys import RUNS_DESK
+from bus.port import BatchSpec, BatchStatus, Bus, Counters, Entry, Group, IntentState, Ref, RunState, Runtime
+from bus.port_calls import JUDGE_DESK, MODEL_DESK
 from bus.snapshot import Snapshot
-from bus.types import BatchId, ConsumerId, EntryId, Verb
+from bus.types import BatchId, ConsumerId, Decision, EntryId, Gen, LeaseId, RunId, Verb
+from workers.billing import figure_of
 from workers.catalogue import Catalogue, Served
+from workers.endpoints import open_client
+from workers.suite import Suite
 
 __all__ = ["Planner"]
 
@@ -25,6 +31,9 @@ log = structlog.get_logger("evalbus.planner")
 
 _WAKE_UP = 1.0  # seconds without a result after which a planner looks by itself
 _AT_ONCE = 1_000  # wake-ups read, rows looked at: in pieces of this size
+_ADMITTED_AT_ONCE = 100  # runs in one command
+_SWEPT_AT_ONCE = 50  # places that one command gives back
+_FULL = ("bound_full", "capacity", "over_budget")  # no place at the desk, on the plane, in the budget
 _WAITING = {
     Group.WORKER: {RunState.QUEUED, RunState.RUNNING},
     Group.SCORER: {RunState.SEALED, RunState.SCORING},
@@ -38,6 +47,35 @@ class _Watch:
     seen: Counters | None = None
     since: float = 0.0
     swept: float = 0.0
+    parked: dict[tuple[RunId, int], float] = field(default_factory=dict)
+    """Since when a run's score waits for somebody, by the run and the binding that it waits under."""
+
+
+def _desks(spec: BatchSpec) -> list[str]:
+    """The desks that a batch has."""
+    slots = {MODEL_DESK: "model_slots", JUDGE_DESK: "judge_slots"}
+    return [RUNS_DESK, *(desk for desk, limit in slots.items() if limit in spec.limits)]
+
+
+def _billing_url(suite: Suite, desk: str) -> str | None:
+    """Where the endpoint of a desk tells what a request cost; None where it does not."""
+    asked = {MODEL_DESK: suite.model, JUDGE_DESK: suite.scorer.model if suite.scorer.kind == "model" else None}
+    table = asked.get(desk)
+    return None if table is None else table.billing_url
+
+
+def _cost_of_a_run(counters: Counters) -> int:
+    """Tokens that one run more will cost: what those that have begun have cost so far, on average."""
+    begun = counters.running + counters.sealed + counters.scoring + counters.scored + counters.holes
+    return counters.spent // begun if begun else 0
+
+
+def _is_affordable(spec: BatchSpec, counters: Counters) -> bool:
+    """Whether the budget has room for one run more. The server has the last word."""
+    budget = spec.limits.get("budget")
+    if budget is None:
+        return True
+    return counters.spent + counters.reserved + _cost_of_a_run(counters) <= int(budget)
 
 
 class Planner:
@@ -87,34 +125,93 @@ class Planner:
         watch = self._watches.setdefault(batch, _Watch())
         counters = await self._bus.counters(batch)
         counters = await self._admit(served, counters, woken)
-        if counters.status is BatchStatus.DRAINED and counters.scored + counters.holes == counters.intended:
+        counters = await self._abandon(served, counters)
+        ended = counters.status is BatchStatus.DRAINED and counters.scored + counters.holes == counters.intended
+        if ended and not counters.effects_open:
+            if counters.reserved:  # by requests of holders that are gone: nobody else will say what they cost
+                await self._sweep(served)
             await self._close(served, counters)
             return
         await self._rebind(served, counters)
+        await self._end_reviews(served, counters, watch)
         await self._look_for_the_lost(served, counters, watch)
         if self._runtime.now() - watch.swept >= served.lease:
             watch.swept = self._runtime.now()
-            await self._bus.sweep(batch, 50)
+            await self._sweep(served)
+
+    async def _sweep(self, served: Served) -> None:
+        """Give back the places of those who are gone, and settle their requests: by the endpoint where it can tell."""
+        for desk in _desks(served.info.spec):
+            freed = _SWEPT_AT_ONCE
+            while freed == _SWEPT_AT_ONCE:
+                figures = await self._figures(served, desk)
+                decision = await self._bus.sweep(served.batch, _SWEPT_AT_ONCE, desk, figures)
+                freed = int(decision.answer.get("freed", 0))
+
+    async def _figures(self, served: Served, desk: str) -> dict[str, int]:
+        """What the endpoint of a desk says that its abandoned requests cost, by their places."""
+        url = _billing_url(served.suite, desk)
+        calls = await self._bus.expired_calls(served.batch, desk) if url is not None else []
+        if url is None or not calls:
+            return {}
+        async with open_client() as client:
+            asked = calls[:_SWEPT_AT_ONCE]
+            told = await asyncio.gather(*(figure_of(client, url, call.request_id) for call in asked))
+        return {call.desk_lease: figure for call, figure in zip(asked, told, strict=True) if figure is not None}
 
     async def _admit(self, served: Served, counters: Counters, woken: list[Entry]) -> Counters:
-        batch, runs = served.batch, served.runs
+        batch, runs, full = served.batch, served.runs, False
         # In pieces, as the scripts' work is bounded; the first takes the wake-ups off.
         while True:
             room = served.info.spec.bound - counters.in_flight
-            ahead = runs[counters.cursor : counters.cursor + min(max(room, 0), 100)]
+            if full or not _is_affordable(served.info.spec, counters):
+                room = 0
+            ahead = runs[counters.cursor : counters.cursor + min(max(room, 0), _ADMITTED_AT_ONCE)]
             if counters.status.ended or (not ahead and not woken):
                 return counters
-            decision = await self._bus.admit(
-                batch, counters.cursor, ahead, woken[:100], self._name, served.candidate, served.judge
-            )
-            if not decision.applied and decision.reason != "bound_full":
+            decision = await self._let_in(served, counters, ahead, woken[:_ADMITTED_AT_ONCE])
+            if not decision.applied and decision.reason not in _FULL:
                 log.warning("admit.refused", batch=batch, decision=str(decision))
                 return await self._bus.counters(batch)
+            # Asked again at the next wake-up; the wake-ups at hand are still to be taken off.
+            full = (decision.reason or decision.answer.get("why_stopped")) in _FULL
             if decision.verb is Verb.COMMIT:
-                woken = woken[100:]
+                woken = woken[_ADMITTED_AT_ONCE:]
             if admitted := int(decision.answer.get("admitted", 0)):
                 log.info("runs.admitted", batch=batch, count=admitted, cursor=decision.answer["cursor"])
             counters = await self._bus.counters(batch)
+
+    async def _let_in(
+        self, served: Served, counters: Counters, runs: Sequence[RunId], woken: Sequence[Entry]
+    ) -> Decision:
+        """The next runs: to be worked on, or as another batch has sealed them."""
+        batch, source = served.batch, BatchId(served.info.spec.source)
+        cost = _cost_of_a_run(counters)
+        if source:
+            return await self._bus.adopt(
+                batch, source, counters.cursor, runs, woken, self._name, served.candidate, served.judge, cost
+            )
+        return await self._bus.admit(
+            batch, counters.cursor, runs, woken, self._name, served.candidate, served.judge, cost
+        )
+
+    async def _abandon(self, served: Served, counters: Counters) -> Counters:
+        """The budget is gone, and nobody is left who could give some of it back: what was never admitted will not be.
+
+        While a run or a call goes on, its reservation may turn out to have been too large: then more may be admitted.
+        """
+        batch, runs = served.batch, served.runs
+        while counters.status is BatchStatus.OPEN and counters.in_flight == 0 and counters.reserved == 0:
+            if _is_affordable(served.info.spec, counters):
+                break
+            never = runs[counters.cursor : counters.cursor + _ADMITTED_AT_ONCE]
+            decision = await self._bus.abandon(batch, counters.cursor, never, "over_budget")
+            if not decision.applied:
+                log.warning("abandon.refused", batch=batch, decision=str(decision))
+                break
+            log.info("runs.abandoned", batch=batch, count=len(never), why="over_budget")
+            counters = await self._bus.counters(batch)
+        return counters
 
     async def _rebind(self, served: Served, counters: Counters) -> None:
         """Under the policy `replay` a mismatched score is asked for anew, bound to the judge that the suite names."""
@@ -124,6 +221,23 @@ class Planner:
         for row in await self._bus.rows(served.batch, parked):
             decision = await self._bus.rebind(served.batch, row.run, row.judge_epoch, served.candidate, served.judge)
             log.info("score.rebound", batch=served.batch, run=row.run, decision=str(decision))
+
+    async def _end_reviews(self, served: Served, counters: Counters, watch: _Watch) -> None:
+        """Under the policy `review` a parked score waits for somebody, but not for ever: then its run is a hole.
+
+        The time is this planner's; one that takes its place gives each score the whole of it again.
+        """
+        if not counters.review or served.info.spec.judge_policy != "review":
+            watch.parked.clear()
+            return
+        now, limit = self._runtime.now(), served.suite.judging.review
+        rows = await self._bus.rows(served.batch, await self._bus.parked(served.batch))
+        watch.parked = {(row.run, row.judge_epoch): watch.parked.get((row.run, row.judge_epoch), now) for row in rows}
+        for row in rows:
+            if now - watch.parked[row.run, row.judge_epoch] >= limit:
+                ref = Ref(served.batch, row.run, LeaseId(""), Gen(row.epoch))
+                decision = await self._bus.score_hole(ref, "unreviewed", f"nobody ended its review within {limit:g} s")
+                log.warning("review.ended", batch=served.batch, run=row.run, decision=str(decision))
 
     async def _look_for_the_lost(self, served: Served, counters: Counters, watch: _Watch) -> None:
         """Emit anew what a group no longer knows: only when nothing has moved for two lease times."""
@@ -143,6 +257,16 @@ class Planner:
                     if row.state in states and row.run not in parked:
                         decision = await self._bus.requeue(served.batch, group, row.run, EntryId(row.entry))
                         log.warning("run.requeued", batch=served.batch, run=row.run, decision=str(decision))
+        if counters.effects_open and not await self._bus.undelivered(served.batch, Group.TOOLS):
+            await self._look_for_lost_tools(served.batch)
+
+    async def _look_for_lost_tools(self, batch: BatchId) -> None:
+        """A call of a tool that nobody will be given, or an undo: its run waits for it, and so does the close."""
+        for run in await self._bus.run_ids(batch):
+            for effect in await self._bus.effects(batch, run):
+                if not effect.state.final and effect.state is not IntentState.COMPENSATING:
+                    decision = await self._bus.tool_requeue(batch, run, effect.id)
+                    log.warning("tool.requeued", batch=batch, run=run, intent=effect.id, decision=str(decision))
 
     async def _close(self, served: Served, counters: Counters) -> None:
         """All runs have ended, so no row can change any more: read them in pieces, and close over what they say."""

@@ -13,19 +13,22 @@ import secrets
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
+from bus.artifacts import open_artifacts
 from bus.connection import Endpoint, check_fit
-from bus.errors import EvalbusError
+from bus.errors import EvalbusError, InputError
 from bus.home import home_directory
-from bus.port import Group
+from bus.port import BatchInfo, Group
 from bus.redis_bus import RedisBus
 from bus.types import BatchId, ConsumerId
 from workers import logs, nursery_client
+from workers.bundle import BundleKey, fetch, take_key
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.planner import Planner
@@ -34,6 +37,7 @@ from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
 from workers.strays import Strays
 from workers.suite import Suite, load_suite
+from workers.tools.serving import Together, Toolroom
 from workers.watchdog import watching
 from workers.worker import Worker
 
@@ -53,56 +57,82 @@ def run_role(options: RoleOptions) -> bool:
 
     Raises EvalbusError.
     """
-    strays = Strays()
+    strays, key = Strays(), take_key()
+    if options.fetch_suite and options.suite:
+        raise InputError("--suite and --fetch-suite are two answers to one question", remedy="give one of them")
     try:
         # Before the event loop: a suite may loop while it is loaded, and only here a Ctrl-C gets through to it.
         suite = load_suite(Path(options.suite)) if options.suite else None
-        return asyncio.run(_serve(options, suite))
+        return asyncio.run(_serve(options, suite, key))
     finally:
         nursery_client.close()
         strays.kill()
 
 
-async def _serve(options: RoleOptions, suite: Suite | None) -> bool:
+async def _serve(options: RoleOptions, suite: Suite | None, key: BundleKey | None) -> bool:
     runtime = SystemRuntime()
     name = ConsumerId(options.name or f"{options.role}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
     home = home_directory(Path(options.home) if options.home else None)
     endpoint = await asyncio.to_thread(Endpoint.from_options, options.url, home)
     try:
         if options.check:
-            await check_fit(endpoint.target)
+            await check_fit(endpoint.target, plane=options.plane)
+        lease = suite.lease if suite else 10.0
         artifacts = options.artifacts or (None if options.url else str(home / "artifacts"))
         bus = RedisBus(
-            endpoint, runtime, plane=options.plane, artifacts=Path(artifacts) if artifacts else None,
-            lease=suite.lease if suite else 10.0,
+            endpoint, runtime, plane=options.plane, artifacts=open_artifacts(artifacts) if artifacts else None,
+            lease=lease,
         )  # fmt: skip
         try:
             catalogue = Catalogue(bus, suite, BatchId(options.batch) if options.batch else None)
-            role = _build(options, bus, runtime, name, catalogue, home / "work" / name)
-            await catalogue.open_batches()  # a copy of another state of the suite never counts as started
-            return await _until_stopped(role, catalogue)
+            if options.fetch_suite:
+                catalogue.fetch = _fetcher(bus, key, home / "suites")
+            async with _built(options, bus, endpoint, runtime, name, catalogue, home / "work" / name, lease) as role:
+                await catalogue.open_batches()  # a copy of another state of the suite never counts as started
+                return await _until_stopped(role, catalogue)
         finally:
             await bus.aclose()
     finally:
         await endpoint.aclose()
 
 
-def _build(
+def _fetcher(bus: RedisBus, key: BundleKey | None, suites: Path) -> Callable[[BatchInfo], Awaitable[Path]]:
+    async def fetched(info: BatchInfo) -> Path:
+        return await fetch(bus, info.spec.batch, info.spec.suite_digest, key, suites)
+
+    return fetched
+
+
+@contextlib.asynccontextmanager
+async def _built(
     options: RoleOptions,
     bus: RedisBus,
+    endpoint: Endpoint,
     runtime: SystemRuntime,
     name: ConsumerId,
     catalogue: Catalogue,
     work: Path,
-) -> _Stoppable:
+    lease: float,
+) -> AsyncIterator[_Stoppable]:
     structlog.contextvars.bind_contextvars(consumer=name)
     if options.role is Role.PLANNER:
-        return Planner(bus, runtime, name, catalogue)
-    if options.role is Role.WORKER:
-        worker = Worker(bus, runtime, name, work)
-        return Consumer(bus, runtime, Group.WORKER, name, catalogue, worker, options.slots)
-    scorer = ScorerRole(bus, runtime, name, work)
-    return Consumer(bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots)
+        yield Planner(bus, runtime, name, catalogue)
+    elif options.role is Role.SCORER:
+        scorer = ScorerRole(bus, runtime, name, work, bus.limits_of)
+        try:
+            yield Consumer(bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots)
+        finally:
+            await scorer.aclose()
+    else:
+        room, beside = Toolroom(), RedisBus(endpoint, runtime, plane=options.plane, lease=lease)
+        worker = Worker(bus, runtime, name, work, bus.limits_of, room.tools_of(bus, runtime))
+        runs = Consumer(bus, runtime, Group.WORKER, name, catalogue, worker, options.slots)
+        try:
+            yield Together([runs, room.consumer(beside, runtime, name, catalogue)])
+        finally:
+            await worker.aclose()
+            await room.aclose()
+            await beside.aclose()
 
 
 async def _until_stopped(role: _Stoppable, catalogue: Catalogue) -> bool:
@@ -116,7 +146,7 @@ async def _until_stopped(role: _Stoppable, catalogue: Catalogue) -> bool:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     log.info("role.started")
-    with watching(role.patience) if isinstance(role, Consumer) else contextlib.nullcontext():
+    with watching(role.patience) if isinstance(role, Consumer | Together) else contextlib.nullcontext():
         await role.run()
     log.info("role.ended", stopped=told.is_set())
     return not told.is_set()

@@ -37,6 +37,8 @@ class RoleOptions:
     name: str | None = None
     slots: int | None = None
     artifacts: str | None = None
+    fetch_suite: bool = False
+    """Take the suite from the batch's signed bundle."""
     check: bool = True
     """Look first whether the server is fit; a fleet's starter has done so already."""
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bus.types import Gen, RunId
 from workers.cases import Case
+from workers.model import Missing, Model
 from workers.workspace import Workspace
+
+if TYPE_CHECKING:
+    from workers.tools.plane import Tools
 
 __all__ = ["Note", "Run", "seed_of"]
 
@@ -26,6 +30,12 @@ def seed_of(run: RunId) -> int:
 
 async def _nowhere(_text: str) -> None:
     raise RuntimeError("this run has no transcript to note anything in")
+
+
+_NO_MODEL: Any = Missing(
+    "run.model", 'the suite declares no model (add a table [model] with api = "chat" and name = "…")'
+)
+_NO_TOOLS: Any = Missing("run.tools", "the suite declares no tools (add a table [tools.<name>])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +54,7 @@ class Run:
     workspace: Workspace
     note: Note = _nowhere
     """`await run.note(text)` adds an event to the run's transcript, where it stays whatever becomes of the run."""
+    model: Model = _NO_MODEL
+    """`await run.model.complete(messages)` asks the suite's model; see `workers.model`."""
+    tools: Tools = _NO_TOOLS
+    """The suite's tools; see `workers.tools`."""

@@ -1,8 +1,10 @@
 """The scorer: judges sealed runs.
 
 It judges what was sealed and nothing else: the transcript's chain is computed again and must end in the sealed head,
-and the workspace must have the sealed tree's hash. A judgement that cannot be had (the scorer raises, takes too long,
-cannot read its own output) is a hole, `scorer_error`: never a fail, and never a pass.
+and the workspace must have the sealed tree's hash. A batch that scores another one anew has both from there.
+
+A judgement that cannot be had (the scorer raises, takes too long, cannot read its own output) is a hole,
+`scorer_error`, or what a model that judges calls it (`workers.judging`): never a fail, and never a pass.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ import structlog
 
 from bus.chain import EMPTY_HEAD, next_head
 from bus.errors import ViolationError
-from bus.port import Bus, Event, Judgement, Ref, Runtime
+from bus.port import BatchSpec, Bus, Event, Judgement, Ref, Runtime
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId
 from workers.catalogue import Served
 from workers.consumer import Lease
-from workers.scoring import Score, Scorer, ScorerError, Sealed, make_scorer
+from workers.judging.binding import other_judge
+from workers.judging.judge import Bench, Judge, Judged
+from workers.model_plane import LimitsOf
+from workers.redaction import redacted
+from workers.scoring import Scorer, ScorerError, Sealed, make_scorer
 from workers.suite import Suite
 from workers.workspace import TreeError, directory_of, remove_tree, tree_hash, unpack
 
@@ -48,22 +54,41 @@ def _unpack(data: bytes, folder: Path) -> None:
     unpack(data, folder)
 
 
+def _origin(served: Served) -> BatchId:
+    """The batch whose transcripts and artifacts are judged: its own, or the one that is scored anew."""
+    return BatchId(served.info.spec.source) if served.info.spec.source else served.batch
+
+
 class ScorerRole:
     """`workers.consumer.Handler` of the scorer group."""
 
-    def __init__(self, bus: Bus, runtime: Runtime, name: ConsumerId, work: Path) -> None:
-        """`work`: the directory under which sealed workspaces are unpacked."""
+    def __init__(
+        self, bus: Bus, runtime: Runtime, name: ConsumerId, work: Path, limits_of: LimitsOf | None = None
+    ) -> None:
+        """`work`: the directory under which sealed workspaces are unpacked. `limits_of`: as a worker's."""
         self._bus, self._runtime, self._name, self._work = bus, runtime, name, work
+        self._limits_of = limits_of
         self._scorers: dict[str, Scorer] = {}
+        self._judges: dict[str, Judge] = {}
 
-    def prepare(self, suite: Suite) -> None:
-        """Import the suite's scorer, which may take its time. Raises InputError."""
-        if suite.digest not in self._scorers:
+    def prepare(self, suite: Suite, spec: BatchSpec) -> None:
+        """Import the suite's scorer, which may take its time; see that a judge is the batch's. Raises InputError."""
+        if suite.scorer.kind == "model":
+            if suite.judge != spec.judge:
+                raise other_judge(spec.batch, spec.judge, suite.judge)
+            if suite.judge not in self._judges:
+                self._judges[suite.judge] = Judge(suite, self._limits_of)
+        elif suite.digest not in self._scorers:
             self._scorers[suite.digest] = make_scorer(suite)
 
     def time_of(self, served: Served) -> float:
         """The time of one judgement, as the backstop below keeps it."""
         return served.suite.scorer.timeout + _BACKSTOP
+
+    async def aclose(self) -> None:
+        """Close the connections to endpoints."""
+        for judge in self._judges.values():
+            await judge.aclose()
 
     async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
         """Claim a sealed run and sign its score, or end it as a hole; again later when too many are being scored."""
@@ -88,17 +113,14 @@ class ScorerRole:
     async def _judge(
         self, lease: Lease, ref: Ref, served: Served, granted: Mapping[str, Any], folder: Path
     ) -> Decision:
-        suite = served.suite
         try:
-            sealed = await self._open(ref.batch, ref, granted, served, folder)
-            async with asyncio.timeout(suite.scorer.timeout + _BACKSTOP):
-                score: Score = await self._scorers[suite.digest].score(suite.case_of(ref.run), sealed)
+            events = await self._events(ref, served, granted)
+            sealed = await self._open(events, granted, served, folder)
+            judged = await self._verdict(lease, ref, served, events, sealed)
         except (ViolationError, TreeError) as error:
             return await self._hole(lease, ref, "artifact_corrupt", str(error))
         except ScorerError as error:
-            return await self._hole(lease, ref, "scorer_error", str(error))
-        except TimeoutError:
-            return await self._hole(lease, ref, "scorer_error", f"no verdict within {suite.scorer.timeout:g} s")
+            return await self._hole(lease, ref, error.why, str(error))
         lease.ending = True
         return await self._bus.score(
             ref,
@@ -106,17 +128,33 @@ class ScorerRole:
                 head=Digest(granted["head"]),
                 tree_hash=granted["tree_hash"],
                 candidate=served.candidate,
-                judge=served.judge,
+                judge=judged.judge,
                 judge_epoch=int(granted["judge_epoch"]),
-                bin=score.bin,
-                value=score.value,
+                bin=judged.score.bin,
+                value=judged.score.value,
+                detail=judged.remark,
             ),
         )
 
-    async def _open(self, batch: BatchId, ref: Ref, granted: Mapping[str, Any], served: Served, folder: Path) -> Sealed:
-        events = await self._bus.transcript(batch, ref.run)
+    async def _verdict(self, lease: Lease, ref: Ref, served: Served, events: Sequence[Event], sealed: Sealed) -> Judged:
+        suite, case = served.suite, served.suite.case_of(ref.run)
+        if suite.scorer.kind == "model":
+            bench = Bench(self._bus, self._runtime, lease, ref, head_of(events), len(events))
+            return await self._judges[served.judge].judge(bench, case, sealed.answer)
+        try:
+            async with asyncio.timeout(suite.scorer.timeout + _BACKSTOP):
+                return Judged(await self._scorers[suite.digest].score(case, sealed), served.judge)
+        except TimeoutError:
+            raise ScorerError(f"no verdict within {suite.scorer.timeout:g} s") from None
+
+    async def _events(self, ref: Ref, served: Served, granted: Mapping[str, Any]) -> Sequence[Event]:
+        events = await self._bus.transcript(_origin(served), ref.run)
         if head_of(events) != granted["head"]:
             raise ViolationError("the transcript does not end in the head that was sealed")
+        return events
+
+    async def _open(self, events: Sequence[Event], granted: Mapping[str, Any], served: Served, folder: Path) -> Sealed:
+        batch = _origin(served)
         answer = json.loads(events[-1].payload)
         if answer["tree"] != granted["tree_hash"]:
             raise ViolationError("the sealed answer names another tree")
@@ -127,14 +165,13 @@ class ScorerRole:
             return Sealed(text, None)
         data = await self._bus.get_blob(batch, Digest(granted["artifact"]))
         await asyncio.to_thread(_unpack, data, folder)
-        ignore = served.suite.workspace.ignore if served.suite.workspace else ()
-        if await asyncio.to_thread(tree_hash, folder, ignore) != granted["tree_hash"]:
+        if await asyncio.to_thread(tree_hash, folder, served.info.spec.tree_ignore) != granted["tree_hash"]:
             raise ViolationError("the workspace is not the tree that was sealed")
         return Sealed(text, folder)
 
     async def _hole(self, lease: Lease, ref: Ref, why: str, detail: str) -> Decision:
         lease.ending = True
-        return await self._bus.score_hole(ref, why, detail)
+        return await self._bus.score_hole(ref, why, redacted(detail))
 
     async def give_back(self, lease: Lease) -> None:
         """Hand a score back at once."""

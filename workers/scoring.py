@@ -11,6 +11,7 @@ the pass rate for a reason that has nothing to do with the candidate.
     numeric   the last number in the answer is the target, within a tolerance
     command   a program in the unpacked workspace; its exit code is the verdict
     python    a function of the suite, (case, sealed) -> Score or bool
+    model     a model's grade: `workers.judging`
 
 A target that is a list means any of its items (exact, includes, regex). An answer without a number is wrong, a
 target without one is the suite's mistake, and so a `ScorerError`.
@@ -29,9 +30,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from workers.cases import Case
-from workers.commands import CommandError, Finished, fill, run_limited
+from workers.commands import CommandError, Finished, fill, passed_on, run_limited
 from workers.comparing import Compare, TargetError, includes, is_exact, is_number, patterns_of
-from workers.solving import passed_on
 from workers.suite import Suite, function_of
 from workers.trees import TreeError
 from workers.usercode import UserCodeError, call_guarded
@@ -44,7 +44,9 @@ MAX_VALUE: Final = 200
 
 
 class ScorerError(Exception):
-    """The judging failed, not the candidate; `str(error)` is one line."""
+    """The judging failed, not the candidate; `str(error)` is one line. `why`: the name of the hole."""
+
+    why = "scorer_error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,10 @@ def make_scorer(suite: Suite) -> Scorer:
             return _ComparingScorer(suite, is_number)
         case "includes":
             return _ComparingScorer(suite, includes)
-        case _:
+        case "exact":
             return _ComparingScorer(suite, is_exact)
+        case kind:
+            raise AssertionError(f"a scorer of the kind {kind} is not made here")
 
 
 def _verdict(suite: Suite, passed: bool, value: str | None = None, note: str = "") -> Score:

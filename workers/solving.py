@@ -9,20 +9,19 @@ The overall time of a run is the worker's to keep; a command's own limits are ke
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from workers.cases import Case
-from workers.commands import CommandError, fill, run_limited
+from workers.commands import CommandError, fill, passed_on, run_limited
 from workers.run import Run
 from workers.suite import Suite, function_of
 from workers.tables import SolverTable
 from workers.usercode import UserCodeError, call_guarded
 from workers.workspace import suite_environment
 
-__all__ = ["Solver", "SolverError", "SolverTimeoutError", "make_solver", "passed_on"]
+__all__ = ["Solver", "SolverError", "SolverTimeoutError", "make_solver"]
 
 
 class SolverError(Exception):
@@ -44,11 +43,6 @@ def make_solver(suite: Suite) -> Solver:
     """The suite's solver. Raises `InputError` when its code does not import."""
     function = function_of(suite, "solver")
     return _CommandSolver(suite, suite.solver) if function is None else _PythonSolver(function)
-
-
-def passed_on(names: tuple[str, ...]) -> dict[str, str]:
-    """Those of the named environment variables that are set here."""
-    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.port import RunRow, RunState
+from bus.port import Counters, IntentState, RunRow, RunState
 from bus.redis_bus import RedisBus
 from bus.server import ServerStatus
+from bus.types import BatchId
 from workers.job import batch_name, fetch_outcome
 from workers.outcome import render
 
@@ -16,7 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["show_all", "show_one", "show_server"]
 
 _TEXT_COLUMNS = 2  # the first two are text, the others numbers
-_MANY = 20  # runs named one by one
+_MANY = 20  # runs, and calls, named one by one
+_AT_ONCE = 500  # runs in one read
+
+_DOUBTS = {
+    IntentState.AWAITING_ACK: "sent, and not answered yet",
+    IntentState.COMPENSATING: "being undone",
+    IntentState.STUCK: "stuck: nobody knows whether it has had its effect, and nothing undoes it",
+}
 
 
 async def show_all(bus: RedisBus, console: Console) -> None:
@@ -47,9 +55,11 @@ async def show_one(bus: RedisBus, batch: str, console: Console) -> None:
     name = batch_name(batch)
     outcome = await fetch_outcome(bus, name)
     render(outcome, console)
+    counts = await bus.counters(name)
+    for line in await _effects(bus, name, counts):
+        console.print(line, soft_wrap=True, markup=False)
     if outcome.status.ended:
         return
-    counts = await bus.counters(name)
     progress = (
         f"progress   {counts.admitted} of {counts.intended} admitted · {counts.running} running · "
         f"{counts.sealed} sealed · {counts.scoring} scoring · {counts.scored} scored · {counts.holes} holes"
@@ -63,6 +73,23 @@ async def show_one(bus: RedisBus, batch: str, console: Console) -> None:
     parked = await bus.parked(name)
     if parked:
         console.print(f"parked     {', '.join(parked[:_MANY])}: another judge answered than was bound", markup=False)
+
+
+async def _effects(bus: RedisBus, batch: BatchId, counts: Counters) -> list[str]:
+    """Calls of tools whose effect nobody is sure of, by name; none where there are none."""
+    if not counts.effects_open and not counts.stuck:
+        return []
+    lines = [f"effects    {counts.effects_open} calls of tools have not ended · {counts.stuck} stuck"]
+    ids = await bus.run_ids(batch)
+    for start in range(0, len(ids), _AT_ONCE):
+        for row in await bus.rows(batch, ids[start : start + _AT_ONCE]):
+            if row.state is not RunState.RUNNING and row.state is not RunState.HOLE:
+                continue
+            for one in await bus.doubts(batch, row.run):
+                lines.append(f"  {one.id}   {one.tool}: {_DOUBTS[one.state]}")
+                if len(lines) > _MANY:
+                    return [*lines, "  and maybe more"]
+    return lines
 
 
 def _holder(row: RunRow) -> str | None:

@@ -29,16 +29,19 @@ from workers import usercode
 from workers.cases import Case, cases_from_tables, read_cases
 from workers.complaints import complain
 from workers.declaration import Place, Suite
+from workers.judging.prompt import JudgePrompt
+from workers.model_table import ModelTable, Target
 from workers.rows import read_text
+from workers.scorer_table import ScorerTable, is_file_name
 from workers.tables import (
     MAX_RUNS,
     GateTable,
     JudgeTable,
     LimitsTable,
-    ScorerTable,
     SolverTable,
     WorkspaceTable,
 )
+from workers.tools.code import functions_of
 from workers.trees import DIRECTORY, Entry, TreeError, hash_entries, ignored, walk
 
 __all__ = [
@@ -46,6 +49,7 @@ __all__ = [
     "GateTable",
     "JudgeTable",
     "LimitsTable",
+    "ModelTable",
     "ScorerTable",
     "SolverTable",
     "Suite",
@@ -74,8 +78,8 @@ NEVER_COUNTED: Final = (
 def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
     """Read and check a suite: `path` is its directory, or the suite file itself. Raises `InputError`.
 
-    `check_code` imports the solver and the scorer: the processes that will call them find out at the start. A
-    planner, which never calls them, may leave it out.
+    `check_code` imports the solver, the scorer and the tools: the processes that will call them find out at the start.
+    A planner, which never calls them, may leave it out.
     """
     source = _find(Path(path))
     root = source.parent.resolve()
@@ -91,7 +95,8 @@ def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
             remedy=f"a batch has at most {MAX_RUNS:,}",
         )
     by_id = {case.id: case for case in cases}
-    suite = declared.at(Place(root, source, cases, _digest(declared, cases, files), by_id, files.not_counted))
+    digest = _digest(declared, cases, files)
+    suite = declared.at(Place(root, source, cases, digest, by_id, files.not_counted, *_targets(declared)))
     if suite.quorum_runs > suite.intended:
         raise InputError(
             f"quorum: {suite.quorum_runs} is more than the number of runs, {suite.intended}",
@@ -101,13 +106,34 @@ def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
     if suite.workspace is not None:
         files.directories("workspace.template", suite.workspace.template, cases)
     files.directories("scorer.files", suite.scorer.files, cases)
-    for field, spec in (("solver.python", suite.solver.python), ("scorer.python", suite.scorer.python)):
+    if suite.scorer.prompt is not None:
+        files.file("scorer.prompt", suite.scorer.prompt)
+        if suite.scorer.system is not None and is_file_name(suite.scorer.system):
+            files.file("scorer.system", suite.scorer.system)
+        JudgePrompt.of(suite.root, suite.source, suite.scorer)
+    functions = {"solver.python": suite.solver.python, "scorer.python": suite.scorer.python}
+    functions |= {f"tools.{name}.python": tool.python for name, tool in suite.tools.items()}
+    for field, spec in functions.items():
         if spec is not None and (place := spec.rpartition(":")[0]).endswith(".py"):
             files.file(field, place)
     if check_code:
         function_of(suite, "solver")
         function_of(suite, "scorer")
+        functions_of(suite)
     return suite
+
+
+def _targets(declared: Suite) -> tuple[Target | None, Target | None]:
+    """The models, candidate's and judge's, as the environment stands now. Who never asks one need not know it."""
+    judge = declared.scorer.model if declared.scorer.kind == "model" else None
+    return _target(declared.model), _target(judge)
+
+
+def _target(table: ModelTable | None) -> Target | None:
+    try:
+        return None if table is None else table.target()
+    except InputError:
+        return None
 
 
 def function_of(suite: Suite, table: Literal["solver", "scorer"]) -> Callable[..., object] | None:

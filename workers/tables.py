@@ -1,14 +1,14 @@
-"""The tables of a suite file: `[solver]`, `[workspace]`, `[scorer]`, `[limits]`, `[judge]`, `[gate]`.
+"""The tables of a suite file: `[solver]`, `[workspace]`, `[limits]`, `[judge]`, `[gate]`, and what all tables share.
 
-Each field is checked where it stands; what takes the suite's directory or its cases to check is in
-`workers.suite`. Values are strict: `trials = true` is a mistake and not one trial. Durations become seconds,
-sizes bytes. A Python suite may write these objects or plain dictionaries.
+Those of what is asked, or asks, stand apart: `[scorer]`, `[model]`, `[tools]`. Each field is checked where it stands;
+what takes the suite's directory or its cases to check is in `workers.suite`. Values are strict: `trials = true` is a
+mistake and not one trial. Durations become seconds, sizes bytes. A Python suite may write these objects or plain
+dictionaries.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -18,7 +18,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainValidator,
     model_validator,
 )
 
@@ -32,7 +31,6 @@ __all__ = [
     "GateTable",
     "JudgeTable",
     "LimitsTable",
-    "ScorerTable",
     "Seconds",
     "SolverTable",
     "Table",
@@ -74,14 +72,6 @@ def _function(spec: str) -> str:
     return _inside(spec) if place.endswith(".py") else spec
 
 
-def _ending(given: object) -> int | str:
-    if isinstance(given, str) and given in ("timeout", "signal"):
-        return given
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return given
-    raise ValueError(f'{given!r} is neither an exit code nor "timeout" or "signal"')
-
-
 Inside = Annotated[Text, AfterValidator(_inside)]
 """A path inside the suite directory, written with `/`."""
 
@@ -118,7 +108,7 @@ class SolverTable(Table):
     def _one(self) -> SolverTable:
         if (self.python is None) == (self.command is None):
             raise ValueError("exactly one of python and command is needed")
-        _check_placeholders(self.command, ("answer_file", "case_file"))
+        check_placeholders(self.command, ("answer_file", "case_file"))
         return self
 
 
@@ -133,70 +123,6 @@ class WorkspaceTable(Table):
     """Patterns of what is neither copied nor sealed."""
 
 
-Kind = Literal["exact", "includes", "regex", "numeric", "command", "python"]
-
-
-class ScorerTable(Table):
-    """Who judges. A field that the kind does not use is an error."""
-
-    table = "scorer"
-
-    kind: Kind
-    timeout: Seconds = 60.0
-    ignore_case: Flag = False
-    """exact, includes, regex."""
-    strip: Flag = True
-    """exact, includes: blanks at both ends do not count."""
-    pattern: Text | None = None
-    """regex: searched in the answer; when left out, the case's target is the pattern."""
-    tolerance: Tolerance = 1e-6
-    """numeric: the largest difference that passes."""
-    relative: Tolerance = 0.0
-    """numeric: the same as a share of the target; the larger one counts."""
-    command: Command | None = None
-    """command: as a solver's, with `{answer_file}` and `{case_file}` for `{prompt_file}`."""
-    files: Inside | None = None
-    """command: a directory copied over the workspace before it runs, such as hidden tests; `{id}`."""
-    pass_on: tuple[Natural, ...] = (0,)
-    """command: exit codes that pass."""
-    fail_on: tuple[Annotated[int | str, PlainValidator(_ending)], ...] = (1,)
-    """command: exit codes that fail, and "timeout", "signal"; anything else is a scorer's error."""
-    env: Variables = ()
-    """command: as a solver's."""
-    python: Function | None = None
-    """python: (case, sealed) -> Score or bool."""
-
-    @model_validator(mode="after")
-    def _fits_its_kind(self) -> ScorerTable:
-        used = _USES[self.kind]
-        for name in sorted(self.model_fields_set - {"kind", "timeout", *used}):
-            kinds = ", ".join(kind for kind, fields in _USES.items() if name in fields)
-            raise ValueError(f"{name} is not used by the kind {self.kind!r} (only by {kinds})")
-        if self.kind == "command" and self.command is None:
-            raise ValueError("the kind 'command' needs a command")
-        if self.kind == "python" and self.python is None:
-            raise ValueError("the kind 'python' needs python, a function")
-        if both := [code for code in self.pass_on if code in self.fail_on]:
-            raise ValueError(f"exit code {both[0]} cannot both pass and fail")
-        if self.pattern is not None:
-            try:
-                re.compile(self.pattern)
-            except (re.error, RecursionError, OverflowError) as error:
-                raise ValueError(f"pattern {self.pattern!r} is not a regular expression: {error}") from None
-        _check_placeholders(self.command, ("prompt_file",))
-        return self
-
-
-_USES: Final[Mapping[str, tuple[str, ...]]] = {
-    "exact": ("ignore_case", "strip"),
-    "includes": ("ignore_case", "strip"),
-    "regex": ("ignore_case", "pattern"),
-    "numeric": ("tolerance", "relative"),
-    "command": ("command", "files", "pass_on", "fail_on", "env"),
-    "python": ("python",),
-}
-
-
 class LimitsTable(Table):
     """What one command may use, of the solver, the workspace and the scorer alike."""
 
@@ -207,11 +133,13 @@ class LimitsTable(Table):
     processes: Count = 64
     output: Bytes = 10**7
     file: Bytes = 10**8
+    open_files: Annotated[int, Field(strict=True, ge=16)] = 256
+    """Descriptors of one process; an interpreter needs a few of its own."""
 
     @property
     def of_commands(self) -> Limits:
         """As `workers.commands` takes them."""
-        return Limits(self.cpu, self.memory, self.processes, self.output, self.file)
+        return Limits(self.cpu, self.memory, self.processes, self.output, self.file, self.open_files)
 
 
 class JudgeTable(Table):
@@ -221,6 +149,8 @@ class JudgeTable(Table):
 
     policy: Literal["reject", "replay", "review"] = "reject"
     replay_budget: Natural = 0
+    review: Seconds = 86_400.0
+    """How long a score under `review` waits for somebody; then its run is the hole `unreviewed`."""
 
 
 class GateTable(Table):
@@ -237,7 +167,7 @@ class GateTable(Table):
         return self.model_dump(exclude_none=True)
 
 
-def _check_placeholders(command: tuple[str, ...] | None, others: tuple[str, ...]) -> None:
+def check_placeholders(command: tuple[str, ...] | None, others: tuple[str, ...]) -> None:
     for name in others:
         if any(f"{{{name}}}" in argument for argument in command or ()):
             raise ValueError(f"{{{name}}} has no meaning in this command")

@@ -2,46 +2,51 @@
 
 One run, as its holder lives it:
 
-    claim → workspace for this generation → solver → answer, tree and seal in one script → the scorer's turn
+    claim → its conversation as it stands → workspace for this generation → solver → answer, tree and seal in one script
+    → the scorer's turn
 
 A solver that raises, or takes longer than the suite allows, ends its run as a hole, `solver_error` or `solver_timeout`:
-that is a finding, and it is not retried. A worker that dies is neither: the run is claimed by another, under a new
-generation, in a new workspace, up to the batch's number of deliveries; then it is a hole named `poison`.
+that is a finding, and it is not retried. A model that cannot be asked any more ends it as `over_budget`,
+`retries_exhausted` or `endpoint_error`; an effect that cannot be undone as `stuck`. A worker that dies is none of them:
+the run is claimed by another, under a new generation, in a new workspace, up to the batch's number of deliveries; then
+it is a hole named `poison`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 
-from bus.chain import EMPTY_HEAD, next_head
-from bus.port import Bus, Event, Ref, Runtime
-from bus.types import ConsumerId, Digest, Gen, LeaseId
+from bus.port import BatchSpec, Bus, Ref, Runtime
+from bus.types import ConsumerId, Gen, LeaseId
 from workers.catalogue import Served
 from workers.consumer import Lease
+from workers.conversation import Again, Broken, Conversation, Over, Verdict, event_json
+from workers.model import Model
+from workers.model_attempt import Site
+from workers.model_calls import ModelCalls
+from workers.model_plane import LimitsOf, ModelPlane
+from workers.model_table import other_model
+from workers.redaction import redacted
 from workers.run import Run, seed_of
+from workers.solver_time import SolverTime
 from workers.solving import Solver, SolverError, SolverTimeoutError, make_solver
 from workers.suite import Suite
+from workers.tools.serving import ToolsOf
 from workers.workspace import Packed, TreeError, Workspace, directory_of, pack, prepare, remove_tree
+from workers.writes import FencedWorkspace
 
 __all__ = ["Worker"]
 
 log = structlog.get_logger("evalbus.worker")
 
 _LONG = 50_000  # characters of an answer; what is longer travels beside the transcript, by its digest
-
-
-def _json(event: Mapping[str, object]) -> str:
-    text = json.dumps(event, ensure_ascii=False)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:  # half of a surrogate pair: spelt out, since no server takes it as it is
-        text = json.dumps(event)
-    return text
+_TICK = 0.05  # seconds at least between two looks at a clock that stands
+_GRACE = 5.0  # seconds for a solver that is cancelled; one that holds on is left behind, and refused from then on
 
 
 def _clear(folder: Path) -> None:
@@ -51,70 +56,43 @@ def _clear(folder: Path) -> None:
         log.warning("workspace.left_behind", folder=str(folder), why=str(error))
 
 
-class Transcript:
-    """A run's chain as its live holder extends it.
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the solver said, and the directory that it left."""
 
-    The solver runs again from its start after a preemption. What the committed prefix holds already is not written
-    again; an event that differs from what the prefix holds at its place says so in the chain, where the earlier
-    attempt's events end and this one's begin.
-    """
-
-    def __init__(self, bus: Bus, lease: Lease, ref: Ref, prefix: list[Event]) -> None:
-        """`prefix`: the events that earlier generations committed."""
-        self._bus, self._lease, self._ref = bus, lease, ref
-        self._prefix = [event.payload for event in prefix]
-        self._answered = 0
-        self._lock = asyncio.Lock()
-        self.head: Digest = EMPTY_HEAD
-        self.length = len(prefix)
-        for payload in self._prefix:
-            self.head = next_head(self.head, payload)
-
-    async def note(self, text: str) -> None:
-        """Append one event, or find it in the prefix."""
-        async with self._lock:
-            payload = _json({"kind": "note", "text": text})
-            if self._answered < len(self._prefix) and self._prefix[self._answered] == payload:
-                self._answered += 1
-                return
-            await self._append([*self.restart(), payload])
-
-    def restart(self) -> list[str]:
-        """The event that ends an earlier attempt whose events this one does not repeat; none when there is none."""
-        if self._answered >= len(self._prefix):
-            return []
-        kept, self._answered = self._answered, len(self._prefix)
-        return [_json({"kind": "restart", "gen": self._ref.gen, "kept": kept})]
-
-    async def settle(self) -> None:
-        """Before the answer: name an earlier attempt's events that this one never came to."""
-        async with self._lock:
-            if restart := self.restart():
-                await self._append(restart)
-
-    async def _append(self, payloads: list[str]) -> None:
-        decision = await self._bus.append(self._ref, self.head, self.length + 1, payloads)
-        if not decision.applied:
-            log.warning("event.refused", run=self._ref.run, gen=self._ref.gen, why=decision.reason)
-            self._lease.let_go()
-            await asyncio.Event().wait()  # until the cancellation arrives: nothing more is said for this lease
-        for payload in payloads:
-            self.head = next_head(self.head, payload)
-        self.length += len(payloads)
-        self._prefix += payloads
-        self._answered = len(self._prefix)
+    text: str
+    workspace: Workspace
 
 
 class Worker:
     """`workers.consumer.Handler` of the worker group."""
 
-    def __init__(self, bus: Bus, runtime: Runtime, name: ConsumerId, work: Path) -> None:
-        """`work`: the directory under which workspaces are made, one for each run and generation."""
-        self._bus, self._runtime, self._name, self._work = bus, runtime, name, work
-        self._solvers: dict[str, Solver] = {}
+    def __init__(
+        self,
+        bus: Bus,
+        runtime: Runtime,
+        name: ConsumerId,
+        work: Path,
+        limits_of: LimitsOf | None = None,
+        tools_of: ToolsOf | None = None,
+    ) -> None:
+        """`work`: the directory under which workspaces are made, one for each run and generation.
 
-    def prepare(self, suite: Suite) -> None:
-        """Import the suite's solver, which may take its time. Raises InputError."""
+        `limits_of`: what all workers together may ask of an endpoint; by default nothing bounds them. `tools_of`: what
+        makes a run's `tools`.
+        """
+        self._bus, self._runtime, self._name, self._work = bus, runtime, name, work
+        self._limits_of, self._tools_of = limits_of, tools_of
+        self._solvers: dict[str, Solver] = {}
+        self._planes: dict[str, ModelPlane] = {}
+
+    def prepare(self, suite: Suite, spec: BatchSpec) -> None:
+        """Import the suite's solver, which may take its time; see that the model is the batch's. Raises InputError."""
+        if suite.model is not None and suite.target is not None:
+            if suite.candidate != spec.candidate:
+                raise other_model(spec.batch, spec.candidate, suite.target)
+            if suite.candidate not in self._planes:
+                self._planes[suite.candidate] = ModelPlane(suite.model, suite.target, self._limits_of)
         if suite.digest not in self._solvers:
             self._solvers[suite.digest] = make_solver(suite)
 
@@ -128,64 +106,122 @@ class Worker:
         decision = await self._bus.claim(entry, lease_id, self._name)
         if not decision.applied:
             return
-        gen = Gen(decision.answer["gen"])
-        ref = lease.ref = Ref(entry.batch, entry.run, lease_id, gen)
-        prefix = await self._bus.transcript(entry.batch, entry.run) if decision.answer["length"] else []
-        with structlog.contextvars.bound_contextvars(batch=entry.batch, run=entry.run, gen=gen):
-            log.debug("lease.granted", attempts=decision.answer["attempts"])
-            await self._drive(lease, ref, served, Transcript(self._bus, lease, ref, prefix))
+        granted = decision.answer
+        lease.ref = Ref(
+            entry.batch,
+            entry.run,
+            lease_id,
+            Gen(granted["gen"]),
+            conversation=int(granted.get("conversation", 0)),
+            epoch=int(granted.get("epoch") or 0),
+        )
+        with structlog.contextvars.bound_contextvars(batch=entry.batch, run=entry.run, gen=granted["gen"]):
+            log.debug("lease.granted", attempts=granted["attempts"])
+            time = SolverTime(self._runtime.now)
+            conversation = await Conversation.open(self._bus, self._runtime, lease, granted, time, served.suite.resume)
+            await self._drive(lease, served, conversation, time)
 
-    async def _drive(self, lease: Lease, ref: Ref, served: Served, transcript: Transcript) -> None:
-        suite = served.suite
-        case = suite.case_of(ref.run)
+    async def aclose(self) -> None:
+        """Close the connections to endpoints."""
+        for plane in self._planes.values():
+            await plane.aclose()
+
+    async def _drive(self, lease: Lease, served: Served, conversation: Conversation, time: SolverTime) -> None:
+        ref = conversation.ref
         folder = directory_of(self._work, ref.batch, ref.run, ref.gen)
         try:
-            if suite.workspace is None:  # nothing to copy: not worth a thread
-                workspace = prepare(suite, case, folder)
-            else:
-                workspace = await asyncio.to_thread(prepare, suite, case, folder)
-            run = Run(
-                id=ref.run,
-                case=case,
-                trial=suite.trial_of(ref.run),
-                gen=ref.gen,
-                seed=seed_of(ref.run),
-                workspace=workspace,
-                note=transcript.note,
-            )
-            try:
-                async with asyncio.timeout(suite.timeout):
-                    answer = await self._solvers[suite.digest].solve(case, run)
-            except TimeoutError:
-                await self._hole(lease, ref, "solver_timeout", f"no answer within {suite.timeout:g} s")
-                return
-            except SolverTimeoutError as error:
-                await self._hole(lease, ref, "solver_timeout", str(error))
-                return
-            except SolverError as error:
-                await self._hole(lease, ref, "solver_error", str(error))
-                return
-            await transcript.settle()
-            await self._seal(lease, ref, served, transcript, answer, workspace)
+            while True:
+                time.restart()
+                match await self._attempt(served, conversation, time, folder):
+                    case _Answer(text, workspace):
+                        return await self._seal(lease, served, conversation, text, workspace)
+                    case Over(why, detail):
+                        return await self._hole(lease, why, detail)
+                    case Broken(error):
+                        raise error
+                    case Again():
+                        log.info("solver.starts_over", conversation=conversation.ref.conversation)
+                        conversation.start_over()
         finally:
             if folder.exists():
                 await asyncio.to_thread(_clear, folder)
 
+    async def _attempt(
+        self, served: Served, conversation: Conversation, time: SolverTime, folder: Path
+    ) -> _Answer | Verdict:
+        """The solver from its start, to its answer or to what ends it."""
+        suite, ref = served.suite, conversation.ref
+        if conversation.verdict.done():
+            return conversation.verdict.result()
+        case = suite.case_of(ref.run)
+        if suite.workspace is None:  # nothing to copy: not worth a thread
+            workspace = prepare(suite, case, folder)
+        else:
+            made = await asyncio.to_thread(prepare, suite, case, folder)
+            workspace = FencedWorkspace(made, conversation, suite.workspace.ignore)
+        run = Run(
+            id=ref.run,
+            case=case,
+            trial=suite.trial_of(ref.run),
+            gen=ref.gen,
+            seed=seed_of(ref.run),
+            workspace=workspace,
+            note=conversation.note,
+        )
+        calls = self._calls(served, conversation, time)
+        if calls is not None and suite.model is not None:
+            run = replace(run, model=Model(calls, suite.model.api))
+        if self._tools_of is not None and suite.tools:
+            run = replace(run, tools=self._tools_of(served, conversation, workspace, time))
+
+        async def answer() -> _Answer:
+            text = await self._solvers[suite.digest].solve(case, run)
+            await conversation.finish()
+            return _Answer(text, workspace)
+
+        task = asyncio.ensure_future(answer())
+        try:
+            return await self._awaited(task, conversation.verdict, time, suite.timeout)
+        finally:
+            await _end(task)
+            if calls is not None:
+                await calls.settled()
+
+    def _calls(self, served: Served, conversation: Conversation, time: SolverTime) -> ModelCalls | None:
+        plane = self._planes.get(served.candidate)
+        if served.suite.model is None or plane is None:
+            return None
+        return ModelCalls(Site(self._bus, self._runtime, conversation, plane, time))
+
+    @staticmethod
+    async def _awaited(
+        task: asyncio.Task[_Answer], verdict: asyncio.Future[Verdict], time: SolverTime, limit: float
+    ) -> _Answer | Verdict:
+        """What comes first: the answer, what ends the run from outside, or the end of the solver's time."""
+        first: set[asyncio.Future[Any]] = {task, verdict}
+        while (left := limit - time.spent()) > 0:
+            await asyncio.wait(first, timeout=max(left, _TICK), return_when=asyncio.FIRST_COMPLETED)
+            if verdict.done():
+                return verdict.result()
+            if task.done():
+                try:
+                    return task.result()
+                except SolverTimeoutError as error:
+                    return Over("solver_timeout", str(error))
+                except SolverError as error:
+                    return Over("solver_error", str(error))
+        return Over("solver_timeout", f"no answer within {limit:g} s")
+
     async def _seal(
-        self,
-        lease: Lease,
-        ref: Ref,
-        served: Served,
-        transcript: Transcript,
-        answer: str,
-        workspace: Workspace,
+        self, lease: Lease, served: Served, conversation: Conversation, answer: str, workspace: Workspace
     ) -> None:
+        ref, answer = conversation.ref, redacted(answer)
         tree_hash = artifact = ""
         if served.suite.workspace is not None:
             try:
                 packed: Packed = await asyncio.to_thread(pack, workspace.path, served.suite.workspace.ignore)
             except TreeError as error:
-                await self._hole(lease, ref, "workspace_error", str(error))
+                await self._hole(lease, "workspace_error", str(error))
                 return
             tree_hash, artifact = packed.tree_hash, await self._bus.put_blob(ref.batch, packed.data)
         # The head that is scored commits to the tree as well: the event names it.
@@ -197,16 +233,18 @@ class Worker:
                 "artifact": await self._bus.put_blob(ref.batch, data),
                 "tree": tree_hash,
             }
-        payload = _json(event)
+        payload = event_json(event)
         lease.ending = True
-        decision = await self._bus.seal(ref, transcript.head, transcript.length + 1, payload, tree_hash, artifact)
+        decision = await self._bus.seal(ref, conversation.head, conversation.length + 1, payload, tree_hash, artifact)
         (log.debug if decision.applied else log.warning)(
             "run.sealed" if decision.applied else "seal.refused", decision=str(decision)
         )
 
-    async def _hole(self, lease: Lease, ref: Ref, why: str, detail: str) -> None:
+    async def _hole(self, lease: Lease, why: str, detail: str) -> None:
         lease.ending = True
-        decision = await self._bus.hole(ref, why, detail)
+        assert lease.ref is not None, "it was claimed"
+        detail = redacted(detail)
+        decision = await self._bus.hole(lease.ref, why, detail)
         log.info(
             "run.ended_as_hole" if decision.applied else "hole.refused",
             why=why,
@@ -219,3 +257,13 @@ class Worker:
         if lease.ref is not None:
             decision = await self._bus.give_back(lease.ref)
             log.info("lease.handed_back", run=lease.ref.run, gen=lease.ref.gen, decision=str(decision))
+
+
+async def _end(task: asyncio.Task[_Answer]) -> None:
+    """Cancel a solver and wait for it, for a while."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=_GRACE)
+    if not task.done():
+        log.warning("solver.left_behind", why="it does not end when it is cancelled")
+    elif not task.cancelled():
+        task.exception()  # whatever it raised on its way out is no longer asked for

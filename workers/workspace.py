@@ -7,10 +7,11 @@ commands run within the suite's limits.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +51,7 @@ class Workspace:
     def __init__(self, path: Path, limits: Limits | None = None, values: Mapping[str, str] | None = None) -> None:
         """`path` is made when it is first asked for. `values` are what `{name}` stands for in a command's arguments."""
         self._path = path.absolute()
-        self._limits = limits or Limits()
+        self.limits = limits or Limits()
         self.values = {"python": sys.executable, "workspace": str(self._path), **(values or {})}
 
     def __repr__(self) -> str:
@@ -74,6 +75,11 @@ class Workspace:
         if Path(relative).is_absolute() or not found.is_relative_to(top) or found == top:
             raise OutsideWorkspaceError(f"{relative!r} is not a path inside the workspace")
         return found
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Around what may change the directory by itself: where writes are fenced, that is told."""
+        yield
 
     async def write(self, relative: str, content: str | bytes) -> None:
         """Write a whole file, text as UTF-8; its directories are made."""
@@ -108,7 +114,7 @@ class Workspace:
             stdin=stdin.encode() if isinstance(stdin, str) else stdin,
             env={**suite_environment(self.values), **(env or {})},
             timeout=timeout,
-            limits=self._limits,
+            limits=self.limits,
         )
 
 

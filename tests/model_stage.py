@@ -1,0 +1,87 @@
+"""A stage for suites that ask a model: a batch, its processes, and a lab as the endpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bus.port import Counters, Group
+from bus.redis_bus import RedisBus
+from bus.types import ConsumerId, RunId
+from tests.test_roles import BATCH, Fragile, InMemory, Moment, OnServer, Process, Stage
+from workers.catalogue import Catalogue
+from workers.consumer import Consumer
+from workers.lab import Lab
+from workers.runtime import SystemRuntime
+from workers.worker import Worker
+
+__all__ = ["BATCH", "SHORT", "A", "B", "InMemory", "ModelStage", "Moment", "OnServer", "cases", "settled", "suite_of"]
+
+A, B = RunId("a#1"), RunId("b#1")
+
+
+SHORT = "500ms"
+"""A lease for tests in which a holder dies; in the others nobody is to be suspected on a busy machine."""
+
+
+def suite_of(lab: Lab, top: str = "", model: str = "", rest: str = "", lease: str = "5s") -> str:
+    """A suite that asks the lab, its solver in `agent.py`, with more lines at the top, in `[model]`, at the end."""
+    return (
+        f'cases = "cases.jsonl"\nlease = "{lease}"\nmax_deliveries = 3\n{top}\n'
+        f'[model]\nbase_url = "{lab.url}/v1"\nname = "lab-1"\n'
+        f'billing_url = "{lab.url}/billing/{{request_id}}"\n{model}\n'
+        f'[solver]\npython = "agent.py:solve"\n{rest}\n[scorer]\nkind = "exact"\n'
+    )
+
+
+@dataclass(slots=True)
+class ModelStage(Stage):
+    """See the module's text. Workers share the fleet's limits where there is a server to share them on."""
+
+    workers: list[Worker] = field(default_factory=list)
+
+    def worker(self, *moments: Moment, name: str = "") -> Process:
+        """Start a worker."""
+        real = self.place.bus()
+        fragile, runtime = Fragile(real, moments), SystemRuntime()
+        consumer = ConsumerId(name or f"c{len(self.processes)}")
+        limits_of = real.limits_of if isinstance(real, RedisBus) else None
+        worker = Worker(fragile, runtime, consumer, self.root / "work" / consumer, limits_of)
+        self.workers.append(worker)
+        catalogue = self._catalogue(fragile, Catalogue)
+        return self._start(fragile, Consumer(fragile, runtime, Group.WORKER, consumer, catalogue, worker))
+
+    async def events(self, run: RunId) -> list[dict[str, Any]]:
+        """A run's transcript."""
+        return [json.loads(event.payload) for event in await self.bus.transcript(BATCH, run)]
+
+    async def kinds_of(self, run: RunId) -> list[str]:
+        """What its events are."""
+        return [event["kind"] for event in await self.events(run)]
+
+    async def run_to_the_end(self, workers: int = 1) -> Counters:
+        """Planner, scorer and workers, until the batch has closed."""
+        self.planner()
+        for _ in range(workers):
+            self.worker()
+        self.scorer()
+        return await self.closed()
+
+    async def aclose(self) -> None:
+        """End everything."""
+        await Stage.aclose(self)
+        for worker in self.workers:
+            await worker.aclose()
+
+
+def settled(counters: Counters, lab: Lab) -> None:
+    """The books are in order: nothing is reserved, and what was spent is what the endpoint has billed."""
+    assert counters.reserved == 0
+    assert counters.spent == lab.counts.model.billed
+
+
+def cases(ids: Sequence[str]) -> str:
+    """A case file in which each case's answer is its name."""
+    return "".join(json.dumps({"id": name, "input": name, "target": name}) + "\n" for name in ids)

@@ -1,0 +1,416 @@
+"""Tools: what a suite may declare, and how a call ends: done, failed with nothing done, or nobody knows."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from mcp.server.mcpserver import Context, MCPServer
+
+from bus.errors import InputError
+from bus.types import Plane, RunId
+from tests.suites import MINIMAL, make_suite
+from tests.tool_server import served
+from workers.redaction import forget
+from workers.suite import Suite
+from workers.tools import ToolContext
+from workers.tools.keys import wire_key
+from workers.tools.tables import ToolTable, tool_limits
+from workers.tools.text import LONGEST, as_text, shortened
+from workers.tools.toolbox import Toolbox
+from workers.tools.values import Answer, Order, SilenceError
+from workers.workspace import Workspace
+
+KEY = "live:1/a#1~0.1.0"
+
+
+def suite_of(root: Path, tables: str, /, **files: str) -> Suite:
+    """A suite with these tool tables."""
+    return make_suite(root, MINIMAL + tables, **files)
+
+
+def order(tool: str, workspace: Workspace | None = None, undoes: str | None = None, /, **args: object) -> Order:
+    """A call as an executor makes it; with a workspace, as the run's holder does."""
+    deadline = time.monotonic() + 5
+    return Order(tool, args, ToolContext(KEY, Plane.LIVE, RunId("a#1"), deadline, undoes, workspace))
+
+
+async def silence(box: Toolbox, made: Order) -> str:
+    """What happened instead of an answer. Fails when there was one."""
+    with pytest.raises(SilenceError) as raised:
+        await box.run(made)
+    return str(raised.value)
+
+
+# --- what is declared -------------------------------------------------------------------------------------
+
+WRONG = {
+    'http = "http://h/x"': "tools.t.effects: is missing",
+    'effects = "none"': "exactly one of python, http, command and mcp is needed",
+    'effects = "none"\nhttp = "http://h/x"\npython = "a.py:f"': "exactly one of python, http, command and mcp",
+    'effects = "outsid"\nhttp = "http://h/x"': "did you mean 'outside'?",
+    'effects = "none"\nhttp = "ftp://h/x"': "is not a URL",
+    'effects = "none"\nhttp = "http://me:secret@h/x"': "headers_env",
+    'effects = "none"\nhttp = "http://h/x"\nenv = ["A"]': "env is for a tool that is command",
+    'effects = "none"\nhttp = "http://h/x"\ninverse = "u"': 'inverse is for a tool with effects = "outside"',
+    'effects = "outside"\nhttp = "http://h/x"\ninverse = "u"': "tools.t.inverse: there is no other tool 'u'",
+    'effects = "outside"\nhttp = "http://h/x"\ninverse = "t"': "tools.t.inverse: there is no other tool 't'",
+    'effects = "outside"\nhttp = "http://h/x"\ntimeout = "3s"\nbound = "3s"': "is not longer than the timeout",
+    'effects = "workspace"\nhttp = "http://h/x"': "where that is",
+    'effects = "workspace"\ncommand = ["x"]\nremote = true': "where that is",
+    'effects = "none"\nmcp = "files"': "there is no table [mcp.files]",
+    'effects = "none"\nhttp = "http://h/x"\nheaders_env = {Idempotency-Key = "A"}': "cannot be set",
+    'effects = "none"\nhttp = "http://h/x"\nheaders_env = {X = "a-b"}': "not the name of an environment variable",
+    'effects = "none"\nhttp = "http://h/x"\ntimout = "3s"': "did you mean 'timeout'?",
+    'effects = "none"\npython = "tools.py:lookup"': "no such file: tools.py",
+}
+
+
+@pytest.mark.parametrize(("table", "said"), WRONG.items())
+def test_what_is_wrong_with_a_tool_is_one_line_that_names_the_field(tmp_path: Path, table: str, said: str) -> None:
+    """A tool without declared effects would be retried, or not, by chance."""
+    with pytest.raises(InputError) as raised:
+        suite_of(tmp_path, f"[tools.t]\n{table}\n")
+    assert said in str(raised.value)
+    assert "suite.toml" in str(raised.value)
+
+
+def test_a_tool_whose_function_does_not_import_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """With the line in its file."""
+    with pytest.raises(InputError, match=r"tools\.t\.python: tools.py does not import: ValueError: no \(line 2\)"):
+        suite_of(
+            tmp_path, '[tools.t]\npython = "tools.py:f"\neffects = "none"\n', tools_DOT_py="\nraise ValueError('no')\n"
+        )
+
+
+def test_the_mcp_client_is_asked_for_only_when_a_tool_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an optional dependency; the one line says how to install it."""
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    suite_of(tmp_path / "without", '[mcp.files]\ncommand = ["x"]\n')
+    with pytest.raises(InputError, match=r"tools\.t: the MCP client is not installed .*evalbus\[mcp\]"):
+        suite_of(tmp_path / "with", '[tools.t]\nmcp = "files"\neffects = "none"\n[mcp.files]\ncommand = ["x"]\n')
+
+
+def test_a_batch_declares_the_largest_bound_and_who_undoes_whom(tmp_path: Path) -> None:
+    """Of what only reads nobody is ever in doubt."""
+    suite = suite_of(
+        tmp_path,
+        '[tools.book]\nhttp = "http://h/b"\neffects = "outside"\ntimeout = "2s"\ninverse = "cancel"\n'
+        '[tools.cancel]\nhttp = "http://h/c"\neffects = "outside"\nbound = "25s"\ntimeout = "1s"\n'
+        '[tools.look]\nhttp = "http://h/l"\neffects = "none"\nremote = true\ntimeout = "1h"\n',
+    )
+    assert tool_limits(suite.tools) == {"ack_bound_ms": 25_000, "inverses": '{"book": "cancel"}'}
+    assert tool_limits({"look": suite.tools["look"]}) == {}
+
+
+def test_what_has_effects_outside_always_goes_through_the_stream() -> None:
+    """Only there is it made at most once."""
+    through = ToolTable(http="http://h/x", effects="outside")
+    assert through.from_stream
+    assert not ToolTable(http="http://h/x", effects="none").from_stream
+    assert ToolTable(http="http://h/x", effects="none", remote=True).from_stream
+
+
+def test_a_key_is_fit_for_a_header_and_no_other_batch_has_it() -> None:
+    """The same suite's second batch would otherwise be given the first one's answers by the tool."""
+    key = wire_key(Plane.SHADOW, "ab" * 16, "größe#1~0.2.0")
+    assert key.startswith("shadow:" + "ab" * 16 + ":gr%C3%B6")
+    assert key.isascii()
+    assert key.isprintable()
+    assert " " not in wire_key(Plane.LIVE, "x", "a b#1~0.1.0")
+    assert key != wire_key(Plane.SHADOW, "cd" * 16, "größe#1~0.2.0")
+    long = [wire_key(Plane.LIVE, "x", "ü" * 100 + f"#1~0.1.{n}") for n in (1, 2)]
+    assert max(map(len, long)) <= 200
+    assert long[0] != long[1]
+
+
+# --- functions --------------------------------------------------------------------------------------------
+
+FUNCTIONS = """
+import asyncio, os, time
+from pathlib import Path
+from workers.tools import NothingDoneError
+
+def add(a, b=1):
+    return {"sum": a + b}
+
+async def told(*, context, x):
+    return f"{context.key} {context.plane} {context.run} {context.undoes} {x}"
+
+def touch(name, context):
+    (context.workspace.path / name).write_text("x")
+
+def raises():
+    raise ValueError("no")
+
+def refuses():
+    raise NothingDoneError("sold out")
+
+def hangs():
+    time.sleep(3)
+
+def odd():
+    return object
+
+def leaks():
+    return "the key is " + os.environ["TOOL_CANARY"]
+"""
+
+
+def functions(root: Path, effects: str) -> Toolbox:
+    """Each of the functions above as a tool of that kind."""
+    names = ("add", "told", "touch", "raises", "refuses", "hangs", "odd", "leaks")
+    tables = "".join(
+        f'[tools.{name}]\npython = "tools.py:{name}"\neffects = "{effects}"\ntimeout = "300ms"\n' for name in names
+    )
+    return Toolbox(suite_of(root, tables, tools_DOT_py=FUNCTIONS))
+
+
+async def test_a_function_gets_its_arguments_as_keywords_and_returns_text_or_json(tmp_path: Path) -> None:
+    """What is hard to write down was done all the same."""
+    box = functions(tmp_path, "outside")
+    assert await box.run(order("add", a=2)) == Answer(True, '{"sum":3}', KEY)
+    assert await box.run(order("told", None, "live:1/u", x=1)) == Answer(True, f"{KEY} live a#1 live:1/u 1", KEY)
+    assert (await box.run(order("odd"))).text == "<class 'object'>"
+
+
+async def test_a_call_that_a_function_cannot_take_has_done_nothing(tmp_path: Path) -> None:
+    """It is the model that writes the arguments; a wrong name is not a doubt."""
+    box = functions(tmp_path, "outside")
+    wrong = await box.run(order("add", c=1))
+    assert not wrong.ok
+    assert "argument" in wrong.text
+    taken = await box.run(order("told", x=1, context=2))
+    assert not taken.ok
+
+
+async def test_an_exception_of_an_outside_tool_is_doubt_unless_it_says_that_nothing_was_done(tmp_path: Path) -> None:
+    """It may have been raised after the effect."""
+    box = functions(tmp_path, "outside")
+    assert await silence(box, order("raises")) == "ValueError: no"
+    assert await silence(box, order("hangs")) == "no answer within 0.3 s"
+    assert await box.run(order("refuses")) == Answer(False, "sold out")
+
+
+async def test_a_failure_of_a_tool_that_changes_nothing_outside_is_a_failure(tmp_path: Path) -> None:
+    """There is nothing to be in doubt of."""
+    box = functions(tmp_path, "none")
+    assert await box.run(order("raises")) == Answer(False, "ValueError: no")
+    assert await box.run(order("hangs")) == Answer(False, "no answer within 0.3 s")
+
+
+async def test_a_tool_of_the_workspace_finds_it_in_its_context(tmp_path: Path) -> None:
+    """Which only the run's holder has."""
+    box = functions(tmp_path / "suite", "workspace")
+    workspace = Workspace(tmp_path / "work")
+    assert (await box.run(order("touch", workspace, name="made"))).ok
+    assert (workspace.path / "made").read_text() == "x"
+
+
+async def test_a_key_from_the_environment_is_in_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the tool itself prints it."""
+    monkeypatch.setenv("TOOL_CANARY", 'ca"nary-4711')
+    suite = suite_of(
+        tmp_path,
+        '[tools.leaks]\npython = "tools.py:leaks"\neffects = "none"\n'
+        '[tools.shows]\ncommand = ["sh", "-c", "echo $TOOL_CANARY; exit 1"]\n'
+        'env = ["TOOL_CANARY"]\neffects = "outside"\n',
+        tools_DOT_py=FUNCTIONS,
+    )
+    box = Toolbox(suite)
+    assert (await box.run(order("leaks"))).text == "the key is ***"
+    assert "4711" not in await silence(box, order("shows"))
+    forget()
+
+
+def test_text_is_always_text() -> None:
+    """Whatever a tool returns, it can be sent and kept."""
+    assert as_text(None) == ""
+    assert as_text(b"\xff") == "\ufffd"
+    assert as_text("a\ud800") == "a?"
+    assert as_text([1, True]) == "[1,true]"
+    assert as_text(float("nan")) == "nan"
+    assert shortened("x" * LONGEST).endswith("[2 more characters]")  # the quotes
+    assert shortened("x" * (LONGEST - 2)) == "x" * (LONGEST - 2)
+    assert len(json.dumps(shortened("\0" * LONGEST))) < LONGEST + 100
+
+
+# --- programs ---------------------------------------------------------------------------------------------
+
+PROGRAMS = """
+[tools.greet]
+command = ["sh", "-c", "cat; echo ' {name} {n}' $EVALBUS_IDEMPOTENCY_KEY $EVALBUS_PLANE $EVALBUS_UNDOES"]
+effects = "outside"
+[tools.busy]
+command = ["sh", "-c", "echo try later >&2; exit 75"]
+effects = "outside"
+[tools.breaks]
+command = ["sh", "-c", "echo half; echo why >&2; exit 3"]
+effects = "outside"
+[tools.slow]
+command = ["sleep", "60"]
+effects = "outside"
+timeout = "200ms"
+[tools.absent]
+command = ["no-such-program"]
+effects = "outside"
+[tools.check]
+command = ["sh", "-c", "echo half; echo why >&2; exit 3"]
+effects = "none"
+[tools.list]
+command = ["ls"]
+effects = "workspace"
+"""
+
+
+async def test_a_program_is_told_its_arguments_and_its_key(tmp_path: Path) -> None:
+    """In its words, as JSON on its input, and in its environment."""
+    box = Toolbox(suite_of(tmp_path, PROGRAMS))
+    answer = await box.run(order("greet", None, "live:1/u", name="{n} Ada", n=[1]))
+    assert answer == Answer(True, f'{{"n":[1],"name":"{{n}} Ada"}} {{n}} Ada [1] {KEY} live live:1/u\n', KEY)
+
+
+async def test_how_a_program_ends_says_whether_anything_was_done(tmp_path: Path) -> None:
+    """75 is EX_TEMPFAIL; any other failure may have come after the effect."""
+    box = Toolbox(suite_of(tmp_path, PROGRAMS))
+    assert await box.run(order("busy")) == Answer(False, "try later")
+    assert await silence(box, order("breaks")) == "exit code 3\nhalf\nwhy"
+    assert (await silence(box, order("slow"))).startswith("timed out")
+    absent = await box.run(order("absent"))
+    assert not absent.ok
+    assert "no-such-program" in absent.text
+    assert await box.run(order("check")) == Answer(False, "exit code 3\nhalf\nwhy")
+
+
+async def test_a_program_of_the_workspace_runs_there_and_one_without_it_in_an_empty_directory(tmp_path: Path) -> None:
+    """A remote executor has nothing of the run."""
+    box = Toolbox(suite_of(tmp_path / "suite", PROGRAMS))
+    workspace = Workspace(tmp_path / "work")
+    (workspace.path / "kept").touch()
+    assert (await box.run(order("list", workspace))).text == "kept\n"
+    assert (await box.run(order("list"))).text == ""
+
+
+# --- MCP --------------------------------------------------------------------------------------------------
+
+MCP_SERVER = """
+import os, sys
+from mcp.server.mcpserver import Context, MCPServer
+
+server = MCPServer("desk")
+print("the key is", os.environ.get("DESK_CANARY"), file=sys.stderr)
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    return a + b
+
+@server.tool()
+async def told(ctx: Context) -> str:
+    meta = ctx.request_context.meta or {}
+    return " ".join(str(dict(meta).get(f"evalbus/{name}")) for name in ("idempotency-key", "plane", "undoes"))
+
+@server.tool()
+def fails() -> str:
+    raise ValueError("sold out")
+
+@server.tool()
+def dies() -> str:
+    os._exit(3)
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["broken"]:
+        sys.exit("no desk today")
+    server.run(*sys.argv[1:])
+"""
+
+MCP_TABLES = """
+[mcp.desk]
+command = ["{python}", "{suite}/desk.py"]
+env = ["DESK_CANARY"]
+[mcp.broken]
+command = ["{python}", "{suite}/desk.py", "broken"]
+env = ["DESK_CANARY"]
+[tools.sum]
+mcp = "desk"
+tool = "add"
+effects = "none"
+[tools.told]
+mcp = "desk"
+effects = "outside"
+[tools.fails]
+mcp = "desk"
+effects = "outside"
+[tools.dies]
+mcp = "desk"
+effects = "outside"
+[tools.nowhere]
+mcp = "desk"
+effects = "outside"
+[tools.lost]
+mcp = "broken"
+effects = "outside"
+"""
+
+
+async def test_tools_of_an_mcp_server_that_is_a_command(tmp_path: Path) -> None:
+    """One process for all calls, which gets the key with each; what it cannot have done is no doubt.
+
+    A call with which it dies may have had its effect. The next one has nothing to do with that: it is started anew.
+    """
+    box = Toolbox(suite_of(tmp_path, MCP_TABLES, desk_DOT_py=MCP_SERVER))
+    try:
+        assert (await box.run(order("sum", a=1, b=2))).text == "3"
+        assert await box.run(order("told", None, "live:1/u")) == Answer(True, f"{KEY} live live:1/u", KEY)
+        missing = await box.run(order("nowhere"))
+        assert (missing.ok, missing.text) == (False, "the server desk has no tool 'nowhere'")
+        assert "fails" in await silence(box, order("fails"))
+        assert not (await box.run(order("sum", a="x"))).ok
+        assert "the server desk" in await silence(box, order("dies"))
+        assert (await box.run(order("told"))).ok
+    finally:
+        await box.aclose()
+
+
+async def test_an_mcp_server_that_does_not_start_was_asked_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it said on its way out is told, but for secrets."""
+    monkeypatch.setenv("DESK_CANARY", "canary-0815")
+    box = Toolbox(suite_of(tmp_path, MCP_TABLES, desk_DOT_py=MCP_SERVER))
+    try:
+        lost = await box.run(order("lost"))
+        assert not lost.ok
+        assert "no desk today" in lost.text
+    finally:
+        await box.aclose()
+        forget()
+
+
+async def test_tools_of_an_mcp_server_behind_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streamable HTTP, with a header from the environment."""
+    server = MCPServer("desk")
+    seen: list[str] = []
+
+    @server.tool()
+    async def told(ctx: Context) -> str:
+        request = ctx.request_context.request
+        seen.append(str(request.headers["x-key"]) if request is not None else "")
+        return str(dict(ctx.request_context.meta or {})["evalbus/idempotency-key"])
+
+    monkeypatch.setenv("DESK_CANARY", "canary-0816")
+    async with served(server.streamable_http_app()) as port:
+        tables = f'[mcp.desk]\nurl = "http://127.0.0.1:{port}/mcp"\nheaders_env = {{ X-Key = "DESK_CANARY" }}\n'
+        box = Toolbox(suite_of(tmp_path, f'{tables}[tools.told]\nmcp = "desk"\neffects = "outside"\n'))
+        try:
+            assert await box.run(order("told")) == Answer(True, KEY, KEY)
+            assert seen == ["canary-0816"]
+        finally:
+            await box.aclose()
+            forget()
+    gone = await box.run(order("told"))
+    assert not gone.ok
+    assert "nothing was asked" in gone.text
+    assert "canary" not in gone.text

@@ -1,0 +1,208 @@
+"""Executes what runs want done outside, from the `tools` stream: any worker, for any run.
+
+    tool_claim → a slot, tool_sent → the call → tool_complete
+
+Each claim has an executor's name of its own. Only `tool_sent` licenses a call, and what comes after it decides how the
+call may end:
+
+| what happened                              | what is said of it                                                 |
+|--------------------------------------------|--------------------------------------------------------------------|
+| it died, or was stopped, before `tool_sent`| nothing: the message is delivered again, and claimed by another    |
+| the tool answered and sent the key back    | done                                                               |
+| the tool refused: nothing was done         | failed                                                             |
+| a timeout, a broken connection, HTTP 5xx … | nothing: it is neither repeated nor given up. The message is kept, |
+|                                            | and whoever claims it after the bound takes the call back          |
+| the license came too late                  | failed: nothing was sent                                           |
+
+A tool that only reads needs no license, and no doubt comes of it: when its executor dies, the next one reads again. Its
+intent ends as failed, which is what fence 2 calls one that has done nothing, so that nobody tries to take it back; what
+was read is its observation (`workers.tools.observing`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from bus.port import BatchInfo, BatchSpec, Bus, Entry, Outcome, Runtime
+from bus.types import ConsumerId, Decision, Gen, LeaseId, Plane, Verb
+from workers.catalogue import Served
+from workers.consumer import Lease
+from workers.suite import Suite
+from workers.tools.keys import wire_key
+from workers.tools.observing import kept_text, read_text
+from workers.tools.slots import Slots
+from workers.tools.tables import ToolTable
+from workers.tools.toolbox import Toolbox, Toolboxes
+from workers.tools.values import Answer, Order, SilenceError, ToolContext
+from workers.tools.waking import Wakings
+
+__all__ = ["GRACE", "Executor"]
+
+log = structlog.get_logger("evalbus.tools")
+
+GRACE: Final = 8.0
+"""Seconds that a call which was sent is waited for when the process is told to stop; a fleet kills after 10."""
+
+_SHORTEST: Final = 0.05
+_LONGEST: Final = 2.0
+"""Seconds between two questions for a place. Each refusal is a line in the history, so they become fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    """An intent that is this executor's to execute."""
+
+    entry: Entry
+    intent: str
+    gen: Gen
+    tool: str
+    args: dict[str, object]
+    executor: str
+    plane: Plane
+    key: str
+    """As the world knows the intent."""
+    undoes: str | None
+    """The key that it undoes, likewise."""
+
+    @classmethod
+    def of(cls, entry: Entry, executor: str, decision: Decision, info: BatchInfo) -> _Claimed | None:
+        """What a claim granted; None when it granted nothing: it has ended, or is another's, or must be waited for."""
+        told = decision.answer
+        if not decision.applied or "args" not in told:
+            return None
+        key, *undoes = (
+            wire_key(info.plane, info.incarnation, intent) for intent in (told["intent"], told.get("undo")) if intent
+        )
+        return cls(
+            entry=entry,
+            intent=told["intent"],
+            gen=Gen(told["gen"]),
+            tool=told["tool"],
+            args=json.loads(told["args"]),
+            executor=executor,
+            plane=info.plane,
+            key=key,
+            undoes=undoes[0] if undoes else None,
+        )
+
+
+class Executor:
+    """`workers.consumer.Handler` of the group that reads the `tools` stream."""
+
+    def __init__(self, bus: Bus, runtime: Runtime, name: ConsumerId, boxes: Toolboxes, wakings: Wakings) -> None:
+        """`wakings`: told of each intent that ended here."""
+        self._bus, self._runtime, self._name = bus, runtime, name
+        self._boxes, self._wakings = boxes, wakings
+        self._slots = Slots()
+
+    def prepare(self, suite: Suite, spec: BatchSpec) -> None:
+        """Import the suite's tools. Raises InputError."""
+        self._boxes.prepare(suite)
+
+    def time_of(self, served: Served) -> float:
+        """The time of the slowest tool."""
+        return max((tool.timeout for tool in served.suite.tools.values() if tool.from_stream), default=0.0)
+
+    async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
+        """Claim an intent and execute it. Returns the seconds after which to look again at one that is in doubt."""
+        doubt = min(served.lease, int(served.info.spec.limits.get("ack_bound_ms", 0)) / 4000)
+        return max(doubt, _SHORTEST) if await self._is_in_doubt(lease.entry, served, lease_id) else None
+
+    async def _is_in_doubt(self, entry: Entry, served: Served, lease_id: LeaseId) -> bool:
+        decision = await self._bus.tool_claim(entry, lease_id, self._name)
+        self._wakings.ring(entry.batch, entry.run)  # a claim ends what can't go on
+        claimed = _Claimed.of(entry, lease_id, decision, served.info)
+        if claimed is None:
+            if not decision.applied:
+                log.info("tool.not_claimed", batch=entry.batch, run=entry.run, decision=str(decision))
+            return decision.verb is Verb.IN_DOUBT
+        with structlog.contextvars.bound_contextvars(batch=entry.batch, intent=claimed.intent, tool=claimed.tool):
+            box = self._boxes.of(served.suite)
+            table = box.tables.get(claimed.tool)
+            if table is None:  # the same suite declared it: somebody put the row by other means
+                return await self._complete(claimed, Answer(False, f"the suite has no tool {claimed.tool!r}"))
+            if table.effects == "none":
+                async with self._slots.one(claimed.tool, table.slots):
+                    answer = await box.run(self._order(claimed, table))
+                return await self._complete(claimed, Answer(False, read_text(answer)))
+            return await self._act(claimed, box, table)
+
+    async def give_back(self, lease: Lease) -> None:
+        """What was not sent is left to redelivery; of what was sent and not answered, nobody knows."""
+
+    async def _act(self, claimed: _Claimed, box: Toolbox, table: ToolTable) -> bool:
+        if (why := await box.ready(claimed.tool)) is not None:
+            return await self._complete(claimed, Answer(False, why))
+        async with self._slots.one(claimed.tool, table.slots) as place:
+            pause, tried = _SHORTEST, 1
+            while True:
+                # The bound begins on the server after this, so our clock is on the safe side.
+                asked = self._runtime.now()
+                decision = await self._bus.tool_sent(
+                    claimed.entry.batch, claimed.entry.run, claimed.intent, claimed.gen, claimed.executor, place.name
+                )
+                if decision.applied:
+                    break
+                if decision.reason not in ("slot_busy", "capacity"):
+                    log.info("tool.not_sent", decision=str(decision))
+                    self._wakings.ring(claimed.entry.batch, claimed.entry.run)
+                    return decision.verb is Verb.IN_DOUBT
+                if decision.reason == "slot_busy" and tried < table.slots:
+                    place.move(table.slots)
+                    tried += 1
+                    continue
+                await self._runtime.sleep(pause * (0.75 + 0.5 * self._runtime.jitter()))
+                pause, tried = min(2 * pause, _LONGEST), 1
+            late = asked + decision.answer["bound_ms"] / 1000 - table.timeout
+            call = asyncio.create_task(self._call(claimed, box, table, late))
+            return await _to_its_end(call)
+
+    async def _call(self, claimed: _Claimed, box: Toolbox, table: ToolTable, late: float) -> bool:
+        if self._runtime.now() > late:
+            return await self._complete(claimed, Answer(False, "the license to call came too late; nothing was sent"))
+        try:
+            answer = await box.run(self._order(claimed, table))
+        except SilenceError as silence:
+            log.warning("tool.silent", why=str(silence))
+            return True
+        return await self._complete(claimed, answer)
+
+    async def _complete(self, claimed: _Claimed, answer: Answer) -> bool:
+        echo = claimed.intent if answer.echo == claimed.key else answer.echo
+        decision = await self._bus.tool_complete(
+            claimed.entry.batch, claimed.entry.run, claimed.intent, claimed.gen, claimed.executor,
+            Outcome(answer.ok, kept_text(answer.text), echo),
+        )  # fmt: skip
+        self._wakings.ring(claimed.entry.batch, claimed.entry.run)
+        if not decision.applied:
+            log.warning("tool.not_completed", decision=str(decision))
+        return decision.verb is Verb.IN_DOUBT
+
+    def _order(self, claimed: _Claimed, table: ToolTable) -> Order:
+        context = ToolContext(
+            key=claimed.key,
+            plane=claimed.plane,
+            run=claimed.entry.run,
+            deadline=self._runtime.now() + table.timeout,
+            undoes=claimed.undoes,
+        )
+        return Order(claimed.tool, claimed.args, context)
+
+
+async def _to_its_end(call: asyncio.Task[bool]) -> bool:
+    """Await a call that was licensed, also when told to stop meanwhile: then a grace time longer, and no more."""
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        done, _ = await asyncio.wait({call}, timeout=GRACE)
+        if not done:
+            call.cancel()
+            await asyncio.wait({call}, timeout=1.0)
+        elif not call.cancelled() and (error := call.exception()) is not None:
+            log.error("tool.failed", why=str(error))
+        raise
