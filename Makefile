@@ -5,7 +5,7 @@ SHELL := /bin/sh
 PY    := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-llm test soak lint types bench clean
+.PHONY: help demo demo-llm test soak rehearse lint types bench clean
 
 help:                ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -28,6 +28,9 @@ types: .venv/.dev    ## mypy, strict, code and tests
 
 soak: .venv/.dev     ## the randomised tests, thirty times as long (EVALBUS_SOAK=N for another number)
 	EVALBUS_SOAK=$${EVALBUS_SOAK:-30} $(PY) -m pytest tests/test_model_and_server.py tests/test_orders.py tests/test_two_buses.py
+
+rehearse: .venv/.ready ## what is promised, counted against an endpoint that misbehaves, workers killed (about three minutes)
+	.venv/bin/python examples/rehearsal/rehearse.py all
 
 bench: .venv/.ready  ## no-op runs through all three groups, against a bare loop on the same server
 	.venv/bin/evalbus bench --runs 2000

@@ -89,6 +89,12 @@ class CallSteps(Protocol):
         `reject bound_full`: the desk is full. `in_doubt dangling`: an older generation's call has its place; `resolve`.
         """
 
+    async def has_room(self, batch: BatchId, desk: str, tokens: int) -> bool:
+        """Whether a call of so many tokens may be worth announcing: a look, of which there is no record.
+
+        True also when the budget has no room and nothing is reserved: nobody will make any, and `open_call` says so.
+        """
+
     async def flush(self, ref: Ref, call: ModelCall, chunks: Sequence[Chunk]) -> Decision:
         """Bill chunks while the answer arrives; needs no live lease. Answer: billed, durable, watermark."""
 

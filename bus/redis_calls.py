@@ -38,6 +38,19 @@ class CallSteps(Steps):
             estimate=call.estimate,
         )  # fmt: skip
 
+    async def has_room(self, batch: BatchId, desk: str, tokens: int) -> bool:
+        """Whether a call of so many tokens may be worth announcing; reads two hashes, writes nothing."""
+        keys = self.keys(batch)
+        place, money = await self._link.commands(
+            [
+                ("HMGET", keys.desk(desk), "bound", "in_flight"),
+                ("HMGET", keys.batch_row, "budget", "spent", "reserved"),
+            ]
+        )
+        bound, in_flight = (int(number or 0) for number in place)
+        budget, spent, reserved = (int(number or 0) for number in money)
+        return in_flight < bound and (not reserved or spent + reserved + tokens <= budget)
+
     async def flush(self, ref: Ref, call: ModelCall, chunks: Sequence[Chunk]) -> Decision:
         """Bill chunks, in pieces; the first refusal is the answer, but all of them are sent."""
         decision = Decision(Verb.DUPLICATE, by="run.flush")

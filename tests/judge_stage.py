@@ -59,10 +59,10 @@ class JudgeStage(ModelStage):
         fragile, runtime = Fragile(real, moments), SystemRuntime()
         consumer = ConsumerId(name or f"s{len(self.processes)}")
         limits_of = real.limits_of if isinstance(real, RedisBus) else None
-        role = ScorerRole(fragile, runtime, consumer, self.root / "work" / consumer, limits_of)  # type: ignore[arg-type]
+        role = ScorerRole(fragile, runtime, consumer, self.root / "work" / consumer, limits_of)
         self.scorers.append(role)
         served = self._catalogue(fragile, catalogue)
-        return self._start(fragile, Consumer(fragile, runtime, Group.SCORER, consumer, served, role))  # type: ignore[arg-type]
+        return self._start(fragile, Consumer(fragile, runtime, Group.SCORER, consumer, served, role))
 
     async def judge(self, toml: str, said: Mapping[str, str], **files: str) -> None:
         """Declare a batch whose judge says so."""

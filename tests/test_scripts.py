@@ -39,6 +39,7 @@ OWN_REASONS = {
     "schema",
     "stale_lease",
     "server_changed",
+    "source_open",
     "still_known",
     "turning",
 }
@@ -186,6 +187,7 @@ def test_the_keys_in_a_header_are_those_that_the_bus_builds(one: Script) -> None
         "run": (keys.run(RunId("<run>")), "HASH"),
         "rows": (keys.run(RunId("<run>")), "HASH"),
         "batch": (keys.batch_row, "HASH"),
+        "source": (keys.batch_row, "HASH"),
         "leases": (keys.leases, "HASH"),
         "requests": (keys.requests, "HASH"),
         "registry": (keys.registry, "HASH"),

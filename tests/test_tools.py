@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +17,9 @@ from bus.errors import InputError
 from bus.types import Plane, RunId
 from tests.suites import MINIMAL, make_suite
 from tests.tool_server import served
-from workers.redaction import forget
+from workers.redaction import forget, redacted
 from workers.suite import Suite
-from workers.tools import ToolContext
+from workers.tools import ToolContext, mcp_tool
 from workers.tools.keys import wire_key
 from workers.tools.tables import ToolTable, tool_limits
 from workers.tools.text import LONGEST, as_text, shortened
@@ -226,6 +229,125 @@ async def test_a_key_from_the_environment_is_in_no_result(tmp_path: Path, monkey
     forget()
 
 
+async def test_a_key_is_not_recognised_by_its_beginning_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error is cut to a line of three hundred characters, and the key that it quotes may lie across the cut."""
+    monkeypatch.setenv("TOOL_CANARY", "canary-4711-canary")
+    far = "x" * 285
+    code = f'import os\ndef leaks():\n    raise ValueError("{far}" + os.environ["TOOL_CANARY"])\n'
+    async with answering(f"HTTP/1.1 400 No\r\nContent-Length: 303\r\n\r\n{far}canary-4711-canary") as url:
+        suite = suite_of(
+            tmp_path,
+            '[tools.leaks]\npython = "tools.py:leaks"\neffects = "none"\n'
+            f'[tools.asks]\nhttp = "{url}"\neffects = "none"\nheaders_env = {{ X-Key = "TOOL_CANARY" }}\n',
+            tools_DOT_py=code,
+        )
+        box = Toolbox(suite)
+        for tool in ("leaks", "asks"):
+            answer = await box.run(order(tool))
+            assert "canary" not in answer.text
+            assert "***" in answer.text
+    forget()
+
+
+async def test_what_a_program_is_given_is_hidden_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key with a line end behind it, or of several lines, is printed without them."""
+    monkeypatch.setenv("TOOL_CANARY", 'canary-4711\ngrün"canary-4712\n')
+    suite = suite_of(
+        tmp_path,
+        '[tools.shows]\ncommand = ["sh", "-c", "echo $TOOL_CANARY"]\nenv = ["TOOL_CANARY"]\neffects = "none"\n',
+    )
+    said = (await Toolbox(suite).run(order("shows"))).text
+    assert said == "*** ***\n"
+    assert redacted(json.dumps({"a": 'grün"canary-4712'}, ensure_ascii=False)) == '{"a": "***"}'
+    forget()
+
+
+HARD = """
+class Mute:
+    def __repr__(self):
+        raise RuntimeError("no")
+
+class Shy(dict):
+    def items(self):
+        raise KeyError("no")
+
+def mute():
+    return Mute()
+
+def shy():
+    return Shy(a=1)
+
+def deep():
+    found = []
+    for _ in range(100_000):
+        found = [found]
+    return found
+
+def digits():
+    return 10**6000
+
+def half():
+    raise ValueError(chr(0xD800))
+"""
+
+
+async def test_a_result_that_cannot_be_written_down_is_still_that_of_a_call_that_was_made(tmp_path: Path) -> None:
+    """An exception on the way would leave in doubt what is known to be done, and take an effect back for it."""
+    names = ("mute", "shy", "deep", "digits", "half")
+    tables = "".join(f'[tools.{name}]\npython = "tools.py:{name}"\neffects = "outside"\n' for name in names)
+    box = Toolbox(suite_of(tmp_path, tables, tools_DOT_py=HARD))
+    for name, text in (("mute", "<Mute>"), ("deep", "<list>"), ("digits", "<int>")):
+        assert await box.run(order(name)) == Answer(True, text, KEY)
+    assert (await box.run(order("shy"))).ok
+    assert await silence(box, order("half")) == "ValueError: ?"
+
+
+@pytest.mark.parametrize("charset", ["undefined", "idna", "no-such", "base64", "utf-7", "raw_unicode_escape"])
+async def test_an_answer_in_a_charset_that_is_none_is_read_all_the_same(tmp_path: Path, charset: str) -> None:
+    """Python knows codecs that decode no text, raise for everything, or make halves of surrogate pairs."""
+    body = {"utf-7": "+2AA-", "raw_unicode_escape": r"\ud800"}.get(charset, "done")
+    answer = (
+        f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset={charset}\r\nIdempotency-Key: {KEY}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n{body}"
+    )
+    async with answering(answer) as url:
+        box = Toolbox(suite_of(tmp_path, f'[tools.h]\nhttp = "{url}"\neffects = "outside"\n'))
+        said = await box.run(order("h"))
+    assert said == Answer(True, "done" if body == "done" else "?", KEY)
+
+
+async def test_an_undo_that_comes_at_a_bad_time_is_tried_again(tmp_path: Path) -> None:
+    """Nobody else would: it would be stuck for good over a limit of the rate, or a restart. A call is the solver's."""
+    busy = "HTTP/1.1 429 Busy\r\nContent-Length: 0\r\n\r\n"
+    done = f"HTTP/1.1 200 OK\r\nIdempotency-Key: {KEY}\r\nContent-Length: 4\r\n\r\ndone"
+    table = '[tools.h]\nhttp = "{}"\neffects = "outside"\ntimeout = "{}"\n'
+    async with answering(busy, busy, done) as url:
+        box = Toolbox(suite_of(tmp_path / "call", table.format(url, "5s")))
+        assert await box.run(order("h")) == Answer(False, "HTTP 429")
+        assert await box.run(order("h", None, "live:1/b")) == Answer(True, "done", KEY)
+    async with answering(busy) as url:
+        box = Toolbox(suite_of(tmp_path / "undo", table.format(url, "5s")))
+        context = ToolContext(KEY, Plane.LIVE, RunId("a#1"), time.monotonic() + 0.15, "live:1/b")
+        assert await box.run(Order("h", {}, context)) == Answer(False, "HTTP 429")
+
+
+@contextlib.asynccontextmanager
+async def answering(*answers: str) -> AsyncIterator[str]:
+    """A server that gives these answers one after the other, and the last one for ever; its URL."""
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(2)  # the arguments: {}
+        writer.write((left.pop(0) if len(left) > 1 else left[0]).encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+
+
 def test_text_is_always_text() -> None:
     """Whatever a tool returns, it can be sent and kept."""
     assert as_text(None) == ""
@@ -387,6 +509,59 @@ async def test_an_mcp_server_that_does_not_start_was_asked_nothing(
     finally:
         await box.aclose()
         forget()
+
+
+SLOW_SERVER = """
+import time
+from pathlib import Path
+
+with Path(__file__).with_name("starts.log").open("a") as log:
+    log.write("started\\n")
+time.sleep(0.5)
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("slow")
+
+@server.tool()
+def hello() -> str:
+    return "hello"
+
+server.run("stdio")
+"""
+SLOW_TABLES = """
+[mcp.slow]
+command = {}
+[tools.hello]
+mcp = "slow"
+effects = "none"
+timeout = "300ms"
+"""
+
+
+async def test_the_start_of_an_mcp_server_is_no_part_of_a_calls_time(tmp_path: Path) -> None:
+    """It would depend on the machine whether a tool that answers at once ever does."""
+    box = Toolbox(suite_of(tmp_path, SLOW_TABLES.format('["{python}", "{suite}/slow.py"]'), slow_DOT_py=SLOW_SERVER))
+    try:
+        answers = await asyncio.gather(*(box.run(order("hello")) for _ in range(5)))
+        assert {answer.text for answer in answers} == {"hello"}
+        assert (tmp_path / "starts.log").read_text() == "started\n"
+    finally:
+        await box.aclose()
+
+
+async def test_calls_of_an_mcp_server_that_never_starts_wait_for_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waiting by itself, one behind the other, a fan-out would wait for many minutes."""
+    monkeypatch.setattr(mcp_tool, "_CONNECT", 1.0)
+    command = '["sh", "-c", "echo started >> {suite}/starts.log; exec sleep 60"]'
+    box = Toolbox(suite_of(tmp_path, SLOW_TABLES.format(command)))
+    try:
+        answers = await asyncio.gather(*(box.run(order("hello")) for _ in range(5)))
+        assert {answer.ok for answer in answers} == {False}
+        assert (tmp_path / "starts.log").read_text() == "started\n"
+    finally:
+        await box.aclose()
 
 
 async def test_tools_of_an_mcp_server_behind_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

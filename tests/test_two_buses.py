@@ -65,48 +65,38 @@ close: commit, duplicate, reject below_quorum, in_doubt not_drained, in_doubt in
 
 WANTED_WHOLE = """
 admit: commit, duplicate, reject after_close, reject bound_full, reject schema
-append: commit, duplicate, reject forged_prefix, reject intent_mismatch, reject lease_mismatch,
-    reject run_mismatch, reject schema, reject sealed, reject seq_gap, reject stale_gen
-bind_call: commit, duplicate, reject already_bound, reject attempt_closed, reject forged_prefix,
-    reject not_durable, reject prompt_hash, reject retries_exhausted, reject run_mismatch, reject schema,
-    reject seq_gap, reject stale_gen, reject stale_lease, reject superseded, replay payload_corrupt,
+append: commit, reject forged_prefix, reject intent_mismatch, reject schema
+bind_call: commit, duplicate, reject attempt_closed, reject forged_prefix, reject not_durable, reject prompt_hash,
+    reject retries_exhausted, reject run_mismatch, reject schema, reject stale_lease, replay payload_corrupt,
     in_doubt missing_chunks
-bind_judge: commit, duplicate, reject not_durable, reject schema, reject stale_lease, replay payload_corrupt
+bind_judge: reject schema, reject stale_lease
 claim: commit, duplicate, reject duplicate_entry, reject ended, reject lease_reused, reject not_owner,
-    reject retries_exhausted, reject schema
+    reject poison, reject retries_exhausted, reject schema
 close: commit, duplicate, reject below_quorum, in_doubt in_flight, in_doubt not_drained
-drop_call: commit, duplicate, reject not_live, reject unknown_lease
+drop_call: commit, duplicate
 flush: commit, duplicate, reject attempt_closed, reject unknown_attempt
 heartbeat: commit, reject stale_epoch, reject stale_lease
-join: commit, duplicate, reject already_committed, reject forged_prefix, reject late, reject not_joined,
-    reject run_mismatch, reject schema, reject stale_epoch, reject stale_lease, reject stuck, reject turning,
-    reject unknown_intent, reject unknown_receipt, reject unknown_step, reject window_exhausted,
-    reject window_mismatch, in_doubt in_flight
+join: commit, duplicate, reject late, reject run_mismatch, reject stale_epoch, reject stale_lease, reject stuck,
+    reject turning, reject unknown_intent, reject unknown_receipt, reject window_exhausted, in_doubt in_flight
 open_call: commit, duplicate, reject already_bound, reject bound_full, reject forged_prefix,
-    reject intent_conflict, reject over_budget, reject request_reused, reject retries_exhausted,
-    reject run_mismatch, reject schema, reject sealed, reject seq_gap, reject stale_lease, reject step_in_flight,
-    reject turning, in_doubt dangling
-open_judge: commit, reject bound_full, reject over_budget, reject stale_lease, reject step_in_flight
-put_tools: commit, duplicate, reject args_mismatch, reject forged_prefix, reject intent_conflict,
-    reject over_budget, reject run_mismatch, reject schema, reject seq_gap, reject stale_lease, reject turning
-resolve: commit, duplicate, reject forged_prefix, reject intent_mismatch, reject lease_mismatch,
-    reject run_mismatch, reject schema, reject sealed, reject seq_gap, reject stale_gen, reject step_in_flight
-score: commit, duplicate, reject digest_mismatch, reject schema, reject stale_epoch, reject stale_gen,
-    reject stale_lease, reject unbound, replay candidate_mismatch
-seal: commit, duplicate, reject forged_prefix, reject intent_mismatch, reject run_mismatch, reject schema,
-    reject seq_gap, reject stale_gen, reject turning
+    reject intent_conflict, reject over_budget, reject run_mismatch, reject schema, reject seq_gap,
+    reject stale_lease, reject step_in_flight, reject turning, in_doubt dangling
+open_judge: commit, reject stale_lease
+put_tools: commit, duplicate, reject forged_prefix, reject over_budget, reject run_mismatch, reject stale_lease,
+    reject turning
+resolve: commit, duplicate, reject forged_prefix, reject intent_mismatch, reject run_mismatch, reject sealed,
+    reject seq_gap, reject stale_gen, reject step_in_flight
+score: commit, duplicate, reject stale_gen, reject stale_lease
+seal: commit, duplicate, reject intent_mismatch, reject schema, reject turning
 sweep: commit, freed judge, freed model
-tool_claim: commit, duplicate, undo, reject duplicate_entry, reject ended, reject executor_reused,
-    reject not_owner, reject poison, reject stuck, in_doubt awaiting_ack, compensate
-tool_complete: commit, duplicate, reject already_final, reject lease_expired, reject lease_mismatch,
-    reject not_claimed, reject schema, reject stale_gen, reject unknown_intent, in_doubt missing_echo
+tool_claim: commit, duplicate, undo, reject duplicate_entry, reject not_owner, reject poison, reject stuck,
+    in_doubt awaiting_ack, compensate
+tool_complete: commit, duplicate, reject already_final, reject lease_expired, reject schema, in_doubt missing_echo
 tool_requeue: reject ended, reject still_known
 tool_sent: commit, duplicate, reject capacity, reject ended, reject not_claimed, reject schema, reject slot_busy,
-    reject stale_gen, reject unknown_intent
-turn: commit, duplicate, reject forged_prefix, reject run_mismatch, reject stale_lease, reject stuck,
-    in_doubt in_flight
-write: commit, duplicate, reject run_mismatch, reject schema, reject stale_epoch, reject stale_lease,
-    reject step_conflict
+    reject unknown_intent
+turn: commit, duplicate, reject forged_prefix, reject run_mismatch, reject stuck, in_doubt in_flight
+write: commit, duplicate, reject run_mismatch, reject stale_epoch, reject stale_lease
 """
 
 

@@ -43,6 +43,7 @@ async def served(app: Starlette) -> AsyncIterator[int]:
 @dataclass(slots=True)
 class ToolServer:
     """See the module's text. Plans: `cut` (done, and the connection dies), `500` (done), `mute` (done, no echo),
+    `bare` (done, and only the last part of the key comes back),
     `refuse` (422, nothing done), `hold` (done when `gate` is set), `late` (likewise, and only then done).
     """
 
@@ -93,6 +94,8 @@ class ToolServer:
                 return PlainTextResponse("oops", 500, {"Idempotency-Key": key})
             case "mute":
                 return PlainTextResponse("booked")
+            case "bare":
+                return PlainTextResponse("booked", headers={"Idempotency-Key": key.rpartition(":")[2]})
         return PlainTextResponse(f"booked {json.dumps(body, sort_keys=True)}", headers={"Idempotency-Key": key})
 
     async def _cancel(self, request: Request) -> Response:

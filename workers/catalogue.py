@@ -1,9 +1,9 @@
 """Which batches a role serves, and with which copy of their suite.
 
 A batch records the digest of its suite directory. A role serves a batch only with a copy of exactly that content: its
-own (`--suite DIR`), the batch's signed bundle (`--fetch-suite`), or the one at the path that the batch recorded. Anything else is refused in one line, and nothing of
-that batch is taken. Nor is anything before the role is prepared for that suite: code that does not import, or takes its
-time to, holds no lease meanwhile.
+own (`--suite DIR`), the batch's signed bundle (`--fetch-suite`), or the one at the path that the batch recorded.
+Anything else is refused in one line, and nothing of that batch is taken. Nor is anything before the role is prepared
+for that suite: code that does not import, or takes its time to, holds no lease meanwhile.
 
 A refusal stands: a batch never changes its digest. It ends the role if that was started for the refused batch
 (`--batch`), or, at the first look, for a suite of which no open batch can be served: waiting would look like work.

@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from workers import nursery, nursery_client
 from workers.nursery_client import CommandError
+from workers.redaction import hide_variable, redacted
 
 __all__ = ["CommandError", "Finished", "Limits", "clean_environment", "fill", "passed_on", "run_limited"]
 
@@ -96,7 +97,8 @@ class Finished:
     @property
     def last_line(self) -> str:
         """The last line of its error output that holds anything, at most 300 characters; may be empty."""
-        lines = self.stderr.decode(errors="replace").strip().splitlines()
+        # Secrets first: of one that is cut in two, nobody would know the beginning.
+        lines = redacted(self.stderr.decode(errors="replace")).strip().splitlines()
         return " ".join(lines[-1].split())[:300] if lines else ""
 
 
@@ -118,7 +120,9 @@ def clean_environment(home: Path, extra: Mapping[str, str] | None = None) -> dic
 
 
 def passed_on(names: Sequence[str]) -> dict[str, str]:
-    """Those of the named environment variables that are set here."""
+    """Those of the named environment variables that are set here; from now on they are kept out of what is written."""
+    for name in names:
+        hide_variable(name)
     return {name: os.environ[name] for name in names if name in os.environ}
 
 

@@ -8,8 +8,9 @@ A request that differs ends the conversation, and so does a beginning that canno
 written, and are gone). It is given up whole (`turn`): what it did outside is undone first, and the next conversation
 begins with its name. A solver that has been answered from what was given up starts over.
 
-One request at a time; `exchange` is its turn. What ends the run, or starts its solver over, comes from outside: it is
-laid down in `verdict`, and the call that found it never returns. So no `except` of the solver's can swallow it.
+One request at a time; `exchange` is its turn, and only the solver's present attempt gets one (`workers.attendance`).
+What ends the run, or starts its solver over, comes from outside: it is laid down in `verdict`, and the call that found
+it never returns. So no `except` of the solver's can swallow it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from bus.chain import EMPTY_HEAD, next_head
 from bus.errors import EvalbusError, InputError
 from bus.port import Bus, Event, Receipt, Ref, Runtime
 from bus.types import Decision, Digest, Verb
+from workers.attendance import Attendance
 from workers.consumer import Lease
 from workers.redaction import redacted
 from workers.solver_time import SolverTime
@@ -123,6 +125,7 @@ class Conversation:
         self._bus, self._runtime, self._lease, self._time = bus, runtime, lease, time
         self.ref = ref
         self.verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self.attendance = Attendance()
         self._lock = asyncio.Lock()
         self._pending: list[_Pending] = []
         self._begin([event.payload for event in prefix])
@@ -167,6 +170,7 @@ class Conversation:
 
     async def leave(self, verdict: Verdict) -> NoReturn:
         """The solver goes no further: it is cancelled where it waits."""
+        self.attendance.end()
         if not self.verdict.done():
             self.verdict.set_result(verdict)
         await asyncio.Event().wait()
@@ -175,6 +179,7 @@ class Conversation:
     async def lost(self, decision: Decision) -> NoReturn:
         """Refused for a lease, or for what nobody foresaw: no more is said for it. Another attempt may do better."""
         log.warning("step.refused", run=self.ref.run, gen=self.ref.gen, why=str(decision))
+        self.attendance.end()
         self._lease.let_go()
         await asyncio.Event().wait()  # until the cancellation arrives
         raise AssertionError("nobody sets it")
@@ -262,13 +267,18 @@ class Conversation:
             raise RuntimeError(
                 "a tool cannot ask the model or call tools: only one request of a run is under way at a time"
             )
-        async with self._lock, self._unbroken():
-            token = _inside.set(self.ref.run)
-            try:
-                yield
-            finally:
-                _inside.reset(token)
-            await self._flush()
+        await self.attendance.check()
+        with self.attendance.asking():
+            async with self._lock, self._unbroken():
+                if self.attendance.is_present():
+                    token = _inside.set(self.ref.run)
+                    try:
+                        yield
+                    finally:
+                        _inside.reset(token)
+                    await self._flush()
+                    return
+            await self.attendance.check()  # it ended while this waited
 
     @asynccontextmanager
     async def _unbroken(self) -> AsyncIterator[None]:
@@ -347,6 +357,7 @@ class Conversation:
 
     async def note(self, text: str) -> None:
         """Write a remark, or find it in the prefix."""
+        await self.attendance.check()
         payload = event_json({"kind": "note", "text": text})
         if self._find_note(payload):
             return
@@ -374,6 +385,7 @@ class Conversation:
 
     async def wrote(self, path: str, digest: Digest) -> None:
         """Say what was put into the workspace, where that is fenced. The next event joins it."""
+        await self.attendance.check()
         if self.ref.epoch:
             async with self._unbroken():
                 await self._report(path, digest)
@@ -399,3 +411,4 @@ class Conversation:
                 await self.lose()
             self._pending += [_Pending(one) for one in self._restart()]
             await self._flush()
+            self.attendance.end()  # before anybody else has a turn: what is announced now would be in the seal's way

@@ -198,6 +198,18 @@ class Suite(Table):
         return self.quorum if isinstance(self.quorum, int) else share_of(self.quorum, self.intended)
 
     @property
+    def secret_variables(self) -> frozenset[str]:
+        """Variables of the environment whose values are never written anywhere: its keys, and what it hands on."""
+        judge = self.scorer.model if self.scorer.kind == "model" else None
+        named = {table.key_variable for table in (self.model, judge) if table is not None}
+        named.update(self.solver.env, self.scorer.env)
+        for tool in self.tools.values():
+            named.update(tool.env, tool.headers_env.values())
+        for server in self.mcp.values():
+            named.update(server.env, server.headers_env.values())
+        return frozenset(named)
+
+    @property
     def target(self) -> Target | None:
         """The model that is asked, and where: as the environment stood when the suite was loaded. Raises InputError."""
         if self.model is None or self.place.target is not None:

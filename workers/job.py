@@ -103,6 +103,7 @@ def spec_of(suite: Suite, batch: BatchId, source: BatchSpec | None = None) -> Ba
         lease_ms=round(suite.lease * 1000),
         judge_policy=suite.judging.policy,
         replay_budget=suite.judging.replay_budget,
+        reclaim_ms=_reclaim_ms(suite),
         gate=suite.gate.rules,
         candidate=suite.candidate if source is None else source.candidate,
         judge=suite.judge,
@@ -127,6 +128,12 @@ def _limits_of_work(suite: Suite) -> dict[str, int | str]:
         # Silence that costs a workspace its life: as long as it takes to suspect its holder, and to do so for sure.
         limits["heartbeat_ms"] = max(round(3_000 * suite.lease), _SHORTEST_LIFE)
     return limits
+
+
+def _reclaim_ms(suite: Suite) -> int:
+    """One time for all desks: the longest that the suite names."""
+    tables = [suite.model, suite.scorer.model if suite.scorer.kind == "model" else None]
+    return round(1_000 * max((table.reclaim for table in tables if table is not None), default=60.0))
 
 
 def _limits_of_scoring(suite: Suite) -> dict[str, int | str]:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from bus.errors import InputError
 from workers.endpoints import Reply, ToolCall, Usage
+from workers.model_table import MOST_TOKENS
 
 __all__ = ["Asker", "Completion", "Missing", "Model", "reply_event"]
 
@@ -99,7 +100,7 @@ class Model:
         is the solver's business (`run.tools`). Other parameters go into the request's body as they are.
         """
         given: dict[str, object] = {
-            "max_tokens": max_tokens,
+            "max_tokens": _limit("max_tokens", max_tokens),
             "temperature": temperature,
             "stop": [stop] if isinstance(stop, str) else list(stop) if stop else None,
             "seed": seed,
@@ -108,15 +109,30 @@ class Model:
         }
         asked = in_words_of(self._api, {name: value for name, value in given.items() if value is not None})
         if not isinstance(messages, str):
-            messages = [dict(message) for message in messages]
+            messages = [_message(message) for message in messages]
             if not messages:
                 raise InputError("a model call without a message")
-        limit = max_tokens if max_tokens is not None else self._asker.default("max_tokens")
-        return await self._asker.ask(messages, asked, limit if isinstance(limit, int) else None)
+        limit = max_tokens
+        for given_as in (params.get("max_completion_tokens"), self._asker.default("longest_answer")):
+            limit = given_as if limit is None and isinstance(given_as, int) else limit
+        return await self._asker.ask(messages, asked, _limit("max_completion_tokens", limit))
 
     async def text(self, messages: Sequence[Mapping[str, object]] | str, **params: Any) -> str:  # noqa: ANN401 - as above
         """`complete`, for its text."""
         return (await self.complete(messages, **params)).text
+
+
+def _limit(name: str, tokens: int | None) -> int | None:
+    if tokens is not None and (type(tokens) is not int or not 1 <= tokens <= MOST_TOKENS):
+        raise InputError(f"{name} is a whole number from 1 to {MOST_TOKENS:,}, not {tokens!r:.40}")
+    return tokens
+
+
+def _message(message: object) -> Mapping[str, object]:
+    if not isinstance(message, Mapping):
+        remedy = '{"role": "user", "content": "…"}, or the whole prompt as one text'
+        raise InputError(f"a message is an object, not {type(message).__name__}", remedy=remedy)
+    return dict(message)
 
 
 def in_words_of(api: str, params: Mapping[str, object]) -> dict[str, object]:

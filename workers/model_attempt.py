@@ -32,6 +32,7 @@ from typing import Final, NoReturn
 import structlog
 
 from bus.envelopes import MAX_PAYLOAD
+from bus.errors import EvalbusError
 from bus.port import Chunk, ModelCall, ModelReply, Runtime
 from bus.types import Decision, Digest, Verb
 from workers.conversation import Over, event_json
@@ -49,7 +50,7 @@ log = structlog.get_logger("evalbus.model")
 
 _LONG: Final = MAX_PAYLOAD // 2
 """Bytes of an event; a longer reply travels beside the transcript, by its digest."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds between two questions for a place, or for room in the budget
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0  # seconds between two questions for a place, or for room in the budget
 _BINDS = 3  # times that an answer is presented whose chunks did not all arrive
 
 
@@ -113,7 +114,9 @@ class Attempt:
                 if decision.applied:
                     self._conversation.announced(call.prompt_hash)
                     return await self._answered(call, int(decision.answer["desk_gen"]))
-            except asyncio.CancelledError:
+            except (EvalbusError, TryAgain):
+                raise
+            except BaseException:  # a cancellation, or what nobody foresaw
                 # Unknown is not unmade: what may have been announced is taken back, and cannot be licensed any more.
                 self._conversation.announced(call.prompt_hash)
                 if not self._closed:
@@ -144,9 +147,9 @@ class Attempt:
         conversation, said = self._conversation, decision.answer
         match decision.reason:
             case "bound_full":
-                await self._site.pause(pause)
+                await self._room(call)
             case "over_budget" if said.get("reserved"):
-                await self._site.pause(pause)
+                await self._room(call)
             case "over_budget":
                 spent = f"{said.get('spent', 0):,} tokens are spent"
                 await conversation.leave(Over("over_budget", f"{spent}, and a call may take {call.estimate:,}"))
@@ -164,6 +167,15 @@ class Attempt:
                 raise TryAgain
             case _:
                 await conversation.lost(decision)
+
+    async def _room(self, call: ModelCall) -> None:
+        """Wait until there may be a place, and tokens. Looking is free; asking in vain is a refusal in the history."""
+        pause = _FIRST_PAUSE
+        while True:
+            await self._site.pause(pause)
+            if await self._bus.has_room(self._conversation.ref.batch, call.desk, call.estimate):
+                return
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _drop_stray(self, call: ModelCall, request: str, attempt: int, desk_lease: str) -> None:
         """A request of nobody's: a late copy was granted after who sent it had given it up. Its prompt never left."""

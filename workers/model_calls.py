@@ -45,9 +45,9 @@ class ModelCalls:
         self, messages: Sequence[Mapping[str, object]] | str, params: Mapping[str, object], max_tokens: int | None
     ) -> Completion:
         """The answer. Does not return when there will be none. Raises InputError for what cannot be asked."""
-        endpoint = await self._plane.endpoint()
-        prepared = endpoint.request(messages, params)
         async with self._site.conversation.exchange():
+            endpoint = await self._plane.endpoint()
+            prepared = endpoint.request(messages, params)
             event = await self._site.conversation.answered("model", prepared.prompt_hash)
             if event is not None:
                 return Completion.of_event(await self._whole(event))

@@ -23,7 +23,10 @@ from bus.errors import InputError
 from bus.types import MAX_INT
 from workers.tables import Count, Flag, Natural, Seconds, Table, Text
 
-__all__ = ["Api", "ModelTable", "Target", "other_model"]
+__all__ = ["MOST_TOKENS", "Api", "ModelTable", "Target", "other_model"]
+
+MOST_TOKENS: Final = 1_000_000_000
+"""Of one answer: no model gives so many, and what a batch sets aside for its calls must remain a number."""
 
 Api = Literal["chat", "completions", "anthropic"]
 
@@ -116,7 +119,7 @@ class ModelTable(Table):
     key_env: Annotated[Text, AfterValidator(_key_variable)] | None = None
     """The variable that holds the key. Else `OPENAI_API_KEY` or `ANTHROPIC_API_KEY`, where that is set."""
     temperature: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] | None = None
-    max_tokens: Count | None = None
+    max_tokens: Annotated[Count, Field(le=MOST_TOKENS)] | None = None
     top_p: Annotated[float, Field(strict=True, gt=0, le=1)] | None = None
     stop: Annotated[tuple[Text, ...], BeforeValidator(_one_or_many), Field(min_length=1)] | None = None
     seed: Annotated[int, Field(strict=True)] | None = None
@@ -134,6 +137,8 @@ class ModelTable(Table):
     """Until the first piece of an answer."""
     idle: Seconds = 30.0
     """Between two pieces."""
+    reclaim: Seconds = 60.0
+    """How long the request of a worker that died may go on. Then its slot is free, and what it set aside is charged."""
     requests_per_minute: Count | None = None
     tokens_per_minute: Count | None = None
     """Of all workers together."""
@@ -160,13 +165,24 @@ class ModelTable(Table):
             raise ValueError(_NO_KEYS_HERE)
         return written
 
+    @property
+    def longest_answer(self) -> int | None:
+        """Tokens, by whichever name the file limits an answer."""
+        limits = (self.max_tokens, self.extra.get("max_completion_tokens"))
+        return next((limit for limit in limits if isinstance(limit, int)), None)
+
     def target(self) -> Target:
         """Which model this process would ask. Raises `InputError` when neither file nor environment says it."""
         return Target(self._resolved_url(), self._resolved_name())
 
+    @property
+    def key_variable(self) -> str:
+        """The variable of the environment that holds the key, where there is one."""
+        return self.key_env or _KEY_VARIABLE[self.api]
+
     def key(self) -> str | None:
         """The key in this process's environment. Raises `InputError` when a variable that the suite names is empty."""
-        variable = self.key_env or _KEY_VARIABLE[self.api]
+        variable = self.key_variable
         key = os.environ.get(variable, "").strip()
         if not key and self.key_env is not None:
             remedy = f"export {variable} for the workers"

@@ -10,23 +10,48 @@ There is one set for the process, as there is one standard output.
 from __future__ import annotations
 
 import json
+import os
 import sys
-from typing import TextIO, cast
+from collections.abc import Iterator
+from typing import Final, TextIO, cast
 
-__all__ = ["forget", "guard_streams", "hide", "redacted"]
+__all__ = ["forget", "guard_streams", "hide", "hide_variable", "redacted"]
 
 _SHORTEST = 8
 """Characters. What is shorter is a placeholder such as `none` or `EMPTY`, and stands in ordinary text."""
 
 _SHOWN = "***"
 
+_DEPTH = 3
+
+_KNOWN: Final = frozenset(
+    {"HOME", "PATH", "LANG", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR", "PWD", "PYTHONPATH"}
+)
+"""Variables whose values are no secrets, and stand in much that is written."""
+
 _hidden: dict[str, tuple[str, ...]] = {}
 
 
 def hide(secret: str) -> None:
-    """Never let this text out again."""
-    if len(secret) >= _SHORTEST:
-        _hidden[secret] = (secret, json.dumps(secret)[1:-1], repr(secret)[1:-1])
+    """Never let this text out again; nor a line of it, where it has several: a program prints what it likes of it."""
+    lines = [line.strip() for line in secret.splitlines()]
+    for part in sorted({secret, *lines}, key=len, reverse=True):
+        if len(part) >= _SHORTEST:
+            as_json = (form for ascii_only in (True, False) for form in _in_json(part, ascii_only))
+            _hidden[part] = tuple(dict.fromkeys((part, *as_json, repr(part)[1:-1])))
+
+
+def _in_json(text: str, ascii_only: bool) -> Iterator[str]:
+    """As a text in JSON, in JSON that is a text in JSON, and once more: a tool's answer in an event."""
+    for _ in range(_DEPTH):
+        text = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        yield text
+
+
+def hide_variable(name: str) -> None:
+    """Never let the value of an environment variable out, if it is one that may hold a secret."""
+    if name not in _KNOWN:
+        hide(os.environ.get(name, ""))
 
 
 def forget() -> None:

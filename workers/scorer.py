@@ -131,7 +131,7 @@ class ScorerRole:
                 judge=judged.judge,
                 judge_epoch=int(granted["judge_epoch"]),
                 bin=judged.score.bin,
-                value=judged.score.value,
+                value=redacted(judged.score.value),
                 detail=judged.remark,
             ),
         )

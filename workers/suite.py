@@ -31,6 +31,7 @@ from workers.complaints import complain
 from workers.declaration import Place, Suite
 from workers.judging.prompt import JudgePrompt
 from workers.model_table import ModelTable, Target
+from workers.redaction import hide_variable
 from workers.rows import read_text
 from workers.scorer_table import ScorerTable, is_file_name
 from workers.tables import (
@@ -84,6 +85,8 @@ def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
     source = _find(Path(path))
     root = source.parent.resolve()
     declared = _read_toml(source) if source.suffix == ".toml" else _read_python(source, root)
+    for variable in declared.secret_variables:  # in each role, before any more of the suite's code runs in it
+        hide_variable(variable)
     files = _Files(source, root, (*NEVER_COUNTED, *declared.ignore))
     files.path("this file", source.name)
     cases = _load_cases(declared, files)

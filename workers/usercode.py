@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from workers.redaction import redacted
+
 __all__ = ["UserCodeError", "call", "call_guarded", "describe", "load_file", "load_function"]
 
 Function = Callable[..., object]
@@ -43,7 +45,7 @@ def describe(error: BaseException, limit: int = 300) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     try:
-        said = str(error)
+        said = redacted(str(error))  # before it is cut: half a secret is not recognised
     except Exception:  # a __str__ that fails is the suite's, too
         said = ""
     name = type(error).__name__

@@ -175,6 +175,7 @@ class Worker:
             run = replace(run, tools=self._tools_of(served, conversation, workspace, time))
 
         async def answer() -> _Answer:
+            conversation.attendance.begin()
             text = await self._solvers[suite.digest].solve(case, run)
             await conversation.finish()
             return _Answer(text, workspace)
@@ -183,7 +184,7 @@ class Worker:
         try:
             return await self._awaited(task, conversation.verdict, time, suite.timeout)
         finally:
-            await _end(task)
+            await asyncio.gather(_end(task), conversation.attendance.dismiss())
             if calls is not None:
                 await calls.settled()
 

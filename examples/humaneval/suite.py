@@ -31,6 +31,7 @@ suite = Suite(
         # A completion ends where the function does; these are what the next statement at its left edge begins with.
         "stop": ["\ndef ", "\nclass ", "\n#", "\nif ", "\nprint"],
         "slots": 1,
+        "reclaim": "5s",
         "timeout": "120s",
         "expected": 300,
     },

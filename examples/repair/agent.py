@@ -11,13 +11,17 @@ import difflib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mend.ranking import Spectrum, candidates, tidied
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from workers.cases import Case
     from workers.run import Run
+
+    Harness = Callable[[Run, dict[str, Any]], Awaitable[dict]]
 
 HARNESS = Path(__file__).parent / "mend" / "harness.py"
 TESTS = "test_visible"
@@ -37,6 +41,11 @@ TIMEOUT = 100.0
 
 async def solve(case: Case, run: Run) -> str:
     """Repair the module that the case names, in place, and say what was done."""
+    return await repair(case, run, harness)
+
+
+async def repair(case: Case, run: Run, harness: Harness) -> str:
+    """The same, with the harness wherever it is."""
     file = str(case.metadata["file"])
     source = run.workspace.read_text(file)
     common = {"module": Path(file).stem, "tests": TESTS, "steps": STEPS}
@@ -61,7 +70,7 @@ async def solve(case: Case, run: Run) -> str:
     return f"{file}:{edit.line}: {edit.operator}: {difference(source, repaired)}"
 
 
-async def harness(run: Run, request: dict[str, object]) -> dict:
+async def harness(run: Run, request: dict[str, Any]) -> dict:
     """Ask the harness, in a process within the workspace's limits."""
     # -P keeps the harness's own directory off the import path, where a program's module might be looked for.
     argv = [sys.executable, "-P", "-s", str(HARNESS)]

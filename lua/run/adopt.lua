@@ -1,6 +1,7 @@
 --[[ run.adopt: take over runs that another batch has sealed, to be scored anew.
 WHY      another judge's verdict on what was answered before is another batch's: the closed one is read here, in the
          same step, and never written to. Which heads are judged is so the server's word, not a planner's.
+         Its rows stand behind the batch's own.
 KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          2  desk       evb:{live.0}:b:<batch>:desk:runs          HASH
          3  planes     evb:{live.0}:b:<batch>:plane              HASH
@@ -9,7 +10,7 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          6  index      evb:{live.0}:b:<batch>:index              LIST
          7  history    evb:{live.0}:b:<batch>:history            STREAM
          8  source     evb:{live.0}:b:<batch>:batch              HASH
-         9… rows       evb:{live.0}:b:<batch>:run:<run>          HASH    the batch's own, then the source's
+         9… rows       evb:{live.0}:b:<batch>:run:<run>          HASH
 ARGV     1 envelope    msgpack   2… items
 RETURNS  commit <admitted cursor why_stopped> | duplicate <cursor>
          | reject schema server_changed after_close batch_mismatch source_open unknown_run capacity bound_full over_budget step_in_flight step_committed lease_reused already_bound admission_reused plane_key plane_header not_admitted duplicate_key stale_gen abandoned already_scored stale_epoch

@@ -32,11 +32,13 @@ from bus.port import BatchInfo, BatchSpec, Bus, Entry, Outcome, Runtime
 from bus.types import ConsumerId, Decision, Gen, LeaseId, Plane, Verb
 from workers.catalogue import Served
 from workers.consumer import Lease
+from workers.redaction import redacted
 from workers.suite import Suite
 from workers.tools.keys import wire_key
 from workers.tools.observing import kept_text, read_text
 from workers.tools.slots import Slots
 from workers.tools.tables import ToolTable
+from workers.tools.text import shortened
 from workers.tools.toolbox import Toolbox, Toolboxes
 from workers.tools.values import Answer, Order, SilenceError, ToolContext
 from workers.tools.waking import Wakings
@@ -47,6 +49,9 @@ log = structlog.get_logger("evalbus.tools")
 
 GRACE: Final = 8.0
 """Seconds that a call which was sent is waited for when the process is told to stop; a fleet kills after 10."""
+
+_ECHO: Final = 200
+"""Characters of what a tool sent back in the place of the key."""
 
 _SHORTEST: Final = 0.05
 _LONGEST: Final = 2.0
@@ -173,7 +178,9 @@ class Executor:
         return await self._complete(claimed, answer)
 
     async def _complete(self, claimed: _Claimed, answer: Answer) -> bool:
-        echo = claimed.intent if answer.echo == claimed.key else answer.echo
+        # What came back instead of the key may be anything, such as a secret that was sent along.
+        other = answer.echo and shortened(redacted(answer.echo), _ECHO)
+        echo = claimed.intent if answer.echo == claimed.key else other
         decision = await self._bus.tool_complete(
             claimed.entry.batch, claimed.entry.run, claimed.intent, claimed.gen, claimed.executor,
             Outcome(answer.ok, kept_text(answer.text), echo),

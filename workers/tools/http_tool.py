@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from workers.tools.text import LONGEST, first_line, json_of
@@ -25,6 +27,10 @@ _CONNECT: Final = 10.0
 _PAUSES: Final = (0.1, 0.5)
 """Seconds before connecting again. That is safe: nothing was sent."""
 
+_BUSY: Final = 429
+_LONGEST_PAUSE: Final = 5.0
+"""Seconds between two attempts at an undo, at most."""
+
 _MOST: Final = 4 * LONGEST
 """Bytes of an answer that are read: as many as the longest result may have."""
 
@@ -34,6 +40,9 @@ class HttpTool:
 
     A success counts when it sends the key back: something on the way may answer 200 to what it does not understand.
     Redirects are not followed, for nobody knows whether the first place has acted.
+
+    Who was refused for a rate may ask again, and that is the solver's to decide. Nobody asks again for an undo: one
+    that is refused so, or finds nobody there, has done nothing, and is tried again as long as it has time.
     """
 
     def __init__(self, url: str, headers_env: Mapping[str, str]) -> None:
@@ -60,16 +69,19 @@ class HttpTool:
         async with httpx.AsyncClient(verify=self._trust, limits=limits, timeout=patience) as client:
             request = client.build_request("POST", self._url, content=json_of(order.args), headers=self._headers(order))
             try:
-                for pause in (*_PAUSES, None):
+                for pause in _pauses(order):
                     try:
-                        return await _send(client, request)
+                        said = await _send(client, request)
                     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-                        if pause is None:
-                            return Answer(False, f"no connection ({type(error).__name__}); nothing was sent")
-                        await asyncio.sleep(pause)
+                        refused = Answer(False, f"no connection ({type(error).__name__}); nothing was sent")
+                    else:
+                        if said.status != _BUSY or order.context.undoes is None:
+                            return said.answer
+                        refused = said.answer
+                    await asyncio.sleep(pause)
             except (httpx.HTTPError, httpx.StreamError, OSError) as error:  # its text may quote what was sent
                 raise SilenceError(f"the connection broke: {type(error).__name__}") from None
-        raise AssertionError("the last attempt returns or raises")
+        return refused
 
     def _headers(self, order: Order) -> dict[str, str]:
         context = order.context
@@ -82,7 +94,27 @@ class HttpTool:
         return headers
 
 
-async def _send(client: httpx.AsyncClient, request: httpx.Request) -> Answer:
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A server's answer, and its status code."""
+
+    status: int
+    answer: Answer
+
+
+def _pauses(order: Order) -> Iterator[float]:
+    """Seconds to wait after each attempt that has done nothing, the last one included; no more when they are over."""
+    if order.context.undoes is None:
+        yield from (*_PAUSES, 0.0)
+        return
+    pause = _PAUSES[0]
+    while time.monotonic() + pause < order.context.deadline:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    yield 0.0
+
+
+async def _send(client: httpx.AsyncClient, request: httpx.Request) -> _Said:
     response = await client.send(request, stream=True)
     try:
         body = bytearray()
@@ -92,19 +124,19 @@ async def _send(client: httpx.AsyncClient, request: httpx.Request) -> Answer:
                 break
     finally:
         await response.aclose()
-    text = bytes(body).decode(_charset(response), "replace")
+    text = _decoded(bytes(body), response.charset_encoding)
     status = f"HTTP {response.status_code}"
     if response.is_success:
-        return Answer(True, text, response.headers.get(ECHO))
+        return _Said(response.status_code, Answer(True, text, response.headers.get(ECHO)))
     if response.status_code in REFUSALS:
         said = first_line(text)
-        return Answer(False, f"{status}: {said}" if said else status)
+        return _Said(response.status_code, Answer(False, f"{status}: {said}" if said else status))
     raise SilenceError(f"{status}: {first_line(text)}")
 
 
-def _charset(response: httpx.Response) -> str:
+def _decoded(body: bytes, charset: str | None) -> str:
+    """A body as text. The call has been made: what the server calls its charset is no reason to lose the answer."""
     try:
-        "".encode(response.charset_encoding or "utf-8")
-    except LookupError:
-        return "utf-8"
-    return response.charset_encoding or "utf-8"
+        return body.decode(charset or "utf-8", "replace")
+    except (LookupError, ValueError):  # it is none, no encoding of text, or one that replaces nothing
+        return body.decode("utf-8", "replace")

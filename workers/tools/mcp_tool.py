@@ -2,7 +2,8 @@
 
 A server is connected to once in each process, by a task that owns the connection from its beginning to its end: the
 client's task groups want to be left by the task that entered them. A call that fails with its connection leaves open
-what it has done, and the next one connects anew.
+what it has done, and the next one connects anew. Calls that come while it is being connected wait for that one attempt,
+and fail with it: fifty of them that each tried by themselves would wait fifty times for a server that never starts.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from workers.usercode import describe
 from workers.workspace import suite_environment
 
 if TYPE_CHECKING:
+    import anyio
     from mcp import Client
     from mcp.types import CallToolResult
 
@@ -65,6 +67,8 @@ class McpServer:
         self._table, self._values = table, values
         self._lock = asyncio.Lock()
         self._connection: _Connection | None = None
+        self._attempt: asyncio.Task[_Connection] | None = None
+        self._owners: set[asyncio.Task[None]] = set()
 
     async def call(self, tool: str, args: Mapping[str, object], meta: dict[str, object]) -> Answer:
         """Make a call. Raises `SilenceError`."""
@@ -88,10 +92,13 @@ class McpServer:
             raise SilenceError(f"the server {self.name}: {describe(error)}") from error
         return _answer(result, str(meta.get(KEY, "")))
 
-    async def ready(self) -> str | None:
-        """Make sure of the connection, which takes time and may fail: before a call that must not be left in doubt."""
+    async def ready(self, *, probe: bool) -> str | None:
+        """Make sure of the connection, which takes time and may fail.
+
+        `probe`: also of one that is there, before a call that must not be left in doubt.
+        """
         try:
-            await self._reach(probe=True)
+            await self._reach(probe=probe)
         except _UnreachableError as error:
             return self._unreachable(error)
         return None
@@ -100,10 +107,15 @@ class McpServer:
         return f"the server {self.name} cannot be reached, nothing was asked: {error}"
 
     async def aclose(self) -> None:
-        """End the connection; a server that is a command ends with it."""
+        """End the connection, or the attempt at one; a server that is a command ends with it."""
         async with self._lock:
+            if self._attempt is not None:
+                self._attempt.cancel()
+                await asyncio.wait({self._attempt})
             if self._connection is not None:
                 await self._drop(self._connection)
+            if self._owners:
+                await asyncio.wait(self._owners, timeout=_CONNECT)
 
     async def _reach(self, *, probe: bool = False) -> _Connection:
         async with self._lock:
@@ -115,9 +127,13 @@ class McpServer:
                         await _tools_of(self._connection.client)
                 except Exception:  # it has gone while nobody asked
                     await self._drop(self._connection)
-            if self._connection is None:
-                self._connection = await self._connect()
-            return self._connection
+            if self._connection is not None:
+                return self._connection
+            if self._attempt is None or self._attempt.done():
+                self._attempt = asyncio.create_task(self._connect())
+                self._attempt.add_done_callback(_heard)
+            attempt = self._attempt
+        return await asyncio.shield(attempt)  # it goes on without a caller whose time is up: the next one needs it
 
     async def _drop(self, connection: _Connection) -> None:
         if self._connection is connection:
@@ -127,23 +143,34 @@ class McpServer:
             await asyncio.wait({connection.owner}, timeout=_CONNECT)
 
     async def _connect(self) -> _Connection:
+        import anyio  # noqa: PLC0415 - the client's own dependency
+
         loop = asyncio.get_running_loop()
         reached: asyncio.Future[tuple[Client, frozenset[str]]] = loop.create_future()
-        close = asyncio.Event()
-        owner = asyncio.create_task(self._own(reached, close))
+        # The client ends its server's process on the way out, and shields that from this kind of cancellation only.
+        close, life = asyncio.Event(), anyio.CancelScope()
+        owner = asyncio.create_task(self._own(reached, close, life))
+        self._owners.add(owner)
+        owner.add_done_callback(self._owners.discard)
         try:
             async with asyncio.timeout(_CONNECT):
                 client, tools = await asyncio.shield(reached)
         except TimeoutError:
-            owner.cancel()
+            life.cancel()
             raise _UnreachableError(f"no word within {_CONNECT:g} s") from None
         except asyncio.CancelledError:
-            owner.cancel()
+            life.cancel()
             raise
-        return _Connection(client, tools, owner, close)
+        self._connection = _Connection(client, tools, owner, close)
+        return self._connection
 
-    async def _own(self, reached: asyncio.Future[tuple[Client, frozenset[str]]], close: asyncio.Event) -> None:
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
+    async def _own(
+        self,
+        reached: asyncio.Future[tuple[Client, frozenset[str]]],
+        close: asyncio.Event,
+        life: anyio.CancelScope,
+    ) -> None:
+        with life, tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
             try:
                 async with self._client(said.fileno()) as client:
                     tools = await _tools_of(client)
@@ -198,9 +225,9 @@ class McpTool:
     server: McpServer
     name: str
 
-    async def ready(self) -> str | None:
-        """See `Toolbox.ready`."""
-        return await self.server.ready()
+    async def ready(self, *, probe: bool) -> str | None:
+        """See `McpServer.ready`."""
+        return await self.server.ready(probe=probe)
 
     async def run(self, order: Order) -> Answer:
         """Make the call. Raises `SilenceError`."""
@@ -211,6 +238,12 @@ class McpTool:
         if context.undoes is not None:
             meta[UNDOES] = context.undoes
         return await self.server.call(self.name, order.args, meta)
+
+
+def _heard(attempt: asyncio.Task[_Connection]) -> None:
+    """Whoever waited for it may be gone: then its failure is nobody's to hear."""
+    if not attempt.cancelled():
+        attempt.exception()
 
 
 async def _tools_of(client: Client) -> frozenset[str]:

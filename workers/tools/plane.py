@@ -47,6 +47,12 @@ __all__ = ["MOST", "Tools"]
 MOST: Final = 100
 """Calls of one `gather`."""
 
+_ARGUMENTS: Final = 1_000_000
+"""Bytes of one call's arguments, as JSON: they are kept with the run, and again in the history."""
+
+_DEEPEST: Final = 100
+"""Lists and tables inside each other, in arguments: who reads the history goes down into each of them."""
+
 _EVENT: Final = 200_000
 """Bytes of all results of one event together."""
 
@@ -127,8 +133,16 @@ class Tools:
             near = nearest(one.tool, known)
             hint = f"did you mean {near!r}?" if near else f"it has {', '.join(known) or 'none'}"
             raise LookupError(f"the suite has no tool {one.tool!r} ({hint})")
-        text = json_of(dict(one.args))
-        return _Made(one.tool, table, json.loads(text), text)
+        try:
+            text = json_of(dict(one.args))
+            args = json.loads(text)
+        except RecursionError:
+            raise ValueError(f"{one.tool}: its arguments are nested more than {_DEEPEST} deep") from None
+        if _is_deeper(args, _DEEPEST):
+            raise ValueError(f"{one.tool}: its arguments are nested more than {_DEEPEST} deep")
+        if (size := len(text.encode())) > _ARGUMENTS:
+            raise ValueError(f"{one.tool}: its arguments are {size} bytes, the most is {_ARGUMENTS}")
+        return _Made(one.tool, table, args, text)
 
     async def _made(self, made: Sequence[_Made], request: Digest) -> Mapping[str, Any]:
         place = await self._conversation.place(request)
@@ -251,6 +265,12 @@ class _Announced:
     place: Place
     fan_out: FanOut
     numbers: Mapping[str, int]
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return isinstance(value, list) and (most == 0 or any(_is_deeper(one, most - 1) for one in value))
 
 
 def _payload(place: Place, request: Digest, made: Sequence[_Made], found: Mapping[int, Observation]) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Protocol
 
 from bus.types import Digest
-from workers.redaction import hide, redacted
+from workers.redaction import hide_variable, redacted
 from workers.suite import Suite
 from workers.tools.code import functions_of
 from workers.tools.functions import FunctionTool
@@ -18,7 +17,7 @@ from workers.tools.http_tool import HttpTool
 from workers.tools.mcp_tool import McpServer, McpTool
 from workers.tools.programs import ProgramTool
 from workers.tools.tables import ToolTable
-from workers.tools.text import shortened
+from workers.tools.text import shortened, well_formed
 from workers.tools.values import Answer, Order, SilenceError
 
 __all__ = ["Toolbox", "Toolboxes"]
@@ -38,7 +37,7 @@ class Toolbox:
         """Imports their code. Raises `InputError`."""
         self.tables: Mapping[str, ToolTable] = suite.tools
         for variable in _secret_variables(suite):
-            hide(os.environ.get(variable, ""))
+            hide_variable(variable)
         functions = functions_of(suite)
         values = {"python": sys.executable, "suite": str(suite.root)}
         self._servers = {name: McpServer(name, table, values) for name, table in suite.mcp.items()}
@@ -47,7 +46,7 @@ class Toolbox:
     async def ready(self, name: str) -> str | None:
         """Do what takes time before a call can be made: no part of the call. Returns why it cannot be made, if so."""
         tool = self._tools[name]
-        return await tool.ready() if isinstance(tool, McpTool) else None
+        return await tool.ready(probe=self.tables[name].effects == "outside") if isinstance(tool, McpTool) else None
 
     async def run(self, order: Order) -> Answer:
         """Make a call. Raises `SilenceError` when nobody knows what came of it; KeyError for an unknown tool.
@@ -56,6 +55,9 @@ class Toolbox:
         the solver's to look at.
         """
         table = self.tables[order.tool]
+        # Of what has effects outside, the executor has asked before it was licensed.
+        if table.effects != "outside" and (why := await self.ready(order.tool)) is not None:
+            return Answer(False, _clean(why))
         # A program is killed at its time, and that takes a moment.
         patience = table.timeout + (1.0 if table.command is not None else 0.0)
         try:
@@ -119,17 +121,11 @@ class Toolboxes:
             await box.aclose()
 
 
-_KNOWN: Final = frozenset(
-    {"HOME", "PATH", "LANG", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR", "PWD", "PYTHONPATH"}
-)
-"""Variables whose values are no secrets, and stand in much that is written."""
-
-
 def _secret_variables(suite: Suite) -> set[str]:
     named = [(*tool.env, *tool.headers_env.values()) for tool in suite.tools.values()]
     named += [(*server.env, *server.headers_env.values()) for server in suite.mcp.values()]
-    return {variable for variables in named for variable in variables} - _KNOWN
+    return {variable for variables in named for variable in variables}
 
 
 def _clean(text: str) -> str:
-    return shortened(redacted(text))
+    return shortened(redacted(well_formed(text)))
