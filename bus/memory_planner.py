@@ -230,7 +230,7 @@ class PlannerSteps(MemorySteps):
         rebound = command.last
         settle(command, life, JUDGE_DESK)
         at.parked.discard(run)
-        life.scorer_lease, life.state = "", RunState.SEALED
+        life.scorer_lease, life.state, life.detail = "", RunState.SEALED, ""
         life.ended[command_id] = "rebind"
         emit_anew(command, Group.SCORER, run)
         return command.done(rebound)

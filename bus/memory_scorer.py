@@ -101,13 +101,13 @@ class ScorerSteps(EndingSteps):
         reason = mismatch.reason or ""
         if mismatch.refused:
             at.refused[reason] += 1
+        why = detail or f"another {reason.partition('_')[0]} answered than was bound"
         if mismatch.verb is Verb.REJECT:
-            who = reason.partition("_")[0]
-            make_hole(command, ref.run, reason, detail or f"another {who} answered than was bound")
+            make_hole(command, ref.run, reason, why)
             life.ended[ref.lease_id] = "score_hole"
             command.emit(Group.PLANNER, ref.run)
         else:
-            life.scorer_lease, life.state = "", RunState.SEALED
+            life.scorer_lease, life.state, life.detail = "", RunState.SEALED, why
             at.parked.add(ref.run)
         command.acknowledge(Group.SCORER, life.entry)
         command.done()

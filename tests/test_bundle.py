@@ -100,7 +100,7 @@ async def test_without_a_signature_nothing_runs(one: Fixture) -> None:
     """Whoever can write to the server can name bytes, and cannot sign them."""
     at = Reference.of(await one.bus.bundle(BATCH))
     await one.bus.put_bundle(BATCH, Reference(at.bundle, at.source, "").as_fields())
-    with pytest.raises(InputError, match="not signed with this machine's EVALBUS_BUNDLE_KEY: nothing of it was run"):
+    with pytest.raises(InputError, match="not signed with this machine's EVALBUS_BUNDLE_KEY: none of it ran"):
         await one.fetched()
     assert one.untouched
 

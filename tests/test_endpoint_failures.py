@@ -24,6 +24,8 @@ from workers.endpoints import (
     EndpointSpec,
     OverloadedError,
     RateLimitedError,
+    Refusal,
+    RefusedAnswerError,
     SilentError,
     UnusableError,
     Usage,
@@ -191,18 +193,29 @@ async def test_a_connection_that_is_cut_says_how_many_pieces_were_delivered(piec
 
 
 @pytest.mark.parametrize(
-    "stream", ["", events(chunk("a")), events(chunk("a"), chunk(finish="stop"), LAST), WHOLE[: -len("]\n\n")]]
+    "stream", [events(chunk("a")), events(chunk("a"), chunk(finish="stop"), LAST), WHOLE[: -len("]\n\n")]]
 )
 async def test_an_answer_without_its_terminator_was_cut(stream: str) -> None:
     """Also when the body ended in good order: a proxy ends what its server did not."""
 
     async def answer(to: Exchange) -> None:
         await to.head()
-        if stream:
-            await to.say(stream)
+        await to.say(stream)
         await to.end()
 
     assert isinstance((await told(answer)).error, CutError)
+
+
+async def test_a_response_without_a_byte_is_an_empty_body_and_no_cut() -> None:
+    """In good order, so nothing broke: a retry of the run's, which is bounded, and not one of the whole fleet's."""
+
+    async def answer(to: Exchange) -> None:
+        await to.head()
+        await to.end()
+
+    error = (await told(answer)).error
+    assert isinstance(error, RefusedAnswerError)
+    assert error.reason is Refusal.EMPTY_BODY
 
 
 async def test_a_terminator_without_its_empty_line_is_one() -> None:

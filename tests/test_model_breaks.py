@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.model_stage import BATCH, SHORT, A, InMemory, ModelStage, Moment, OnServer, settled, suite_of
-from tests.test_model_calls import asked
+from tests.test_model_calls import ASKS_ONCE, asked
 from tests.test_roles import ONE_CASE
 from workers.lab import Lab
 
@@ -135,3 +135,16 @@ async def test_a_message_that_is_no_object_is_named(stage: ModelStage) -> None:
         await stage.declare(suite_of(lab, "quorum = 1"), agent_DOT_py=code, cases_DOT_jsonl=ONE_CASE)
         await stage.run_to_the_end()
         assert "a message is an object" in (await stage.row(A)).detail
+
+
+# --- what it costs ----------------------------------------------------------------------------------------
+
+
+async def test_a_page_in_the_place_of_an_answer_costs_what_the_endpoint_says(stage: ModelStage) -> None:
+    """A proxy's sign-in page: nothing was generated, and the prompt was billed as if somebody had read it."""
+    with Lab(seed=1) as lab:
+        lab.misbehave("model", "html", 2)
+        await stage.declare(suite_of(lab), agent_DOT_py=ASKS_ONCE, cases_DOT_jsonl=ONE_CASE)
+        counters = await stage.run_to_the_end()
+        assert counters.bins["pass"] == 1
+        settled(counters, lab)

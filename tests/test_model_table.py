@@ -8,7 +8,7 @@ import pytest
 
 from bus.errors import InputError
 from bus.memory_bus import MemoryBus, MemoryWorld
-from bus.types import BatchId, ConsumerId
+from bus.types import BatchId, ConsumerId, Plane
 from tests.suites import make_suite, write_suite
 from workers.catalogue import Catalogue
 from workers.job import spec_of
@@ -66,6 +66,25 @@ def test_a_workspace_is_fenced_for_longer_than_its_holder_may_be_silent(tmp_path
     assert spec_of(make_suite(tmp_path, toml), BatchId("b")).limits == {"heartbeat_ms": 60_000, "schemas": '["bin/1"]'}
 
 
+@pytest.mark.parametrize(
+    ("shadow", "capacity", "bound", "budget"),
+    [
+        ("", 20, 10, 500),
+        ("[shadow]\ncapacity = 4\nbudget = 70\n", 4, 3, 70),
+        ("[shadow]\ncapacity = 90\n", 90, 10, 500),
+    ],
+)
+def test_a_shadow_batch_has_a_capacity_and_a_budget_of_its_own(
+    tmp_path: Path, shadow: str, capacity: int, bound: int, budget: int
+) -> None:
+    """Runs may never hold every place: one that waits for its tool's would wait for itself. A live batch is as ever."""
+    suite = make_suite(tmp_path, "bound = 10\nbudget = 500\n" + NAMED + shadow)
+    spec = spec_of(suite, BatchId("b"), plane=Plane.SHADOW)
+    assert (spec.limits["capacity"], spec.bound, spec.limits["budget"]) == (capacity, bound, budget)
+    live = spec_of(suite, BatchId("b"))
+    assert ("capacity" in live.limits, live.bound, live.limits["budget"]) == (False, 10, 500)
+
+
 def test_the_environment_names_what_the_suite_leaves_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """evalbus' own variable before the client library's; it is part of the candidate, and not of the suite."""
     monkeypatch.setenv("OPENAI_BASE_URL", "https://api.example/v1/")
@@ -110,6 +129,8 @@ KEY = "sk-proj_0123456789abcdef0123"
         f'key_env = "{KEY}"',
         'key_env = "sk_0123456789abcdef0123"',
         f'extra = {{api_key = "{KEY}"}}',
+        f'extra = {{headers = {{Authorization = "Bearer {KEY}"}}}}',
+        f'extra = {{hooks = [{{token = "{KEY}"}}]}}',
         f'base_url = "https://user:{KEY}@api.example/v1"',
         f'base_url = "https://api.example/v1?key={KEY}"',
     ],

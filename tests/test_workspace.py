@@ -104,6 +104,14 @@ async def test_paths_that_lead_out_are_refused(workspace: Workspace, path: str) 
     assert sorted(each.name for each in outside.iterdir()) == ["x"]
 
 
+async def test_links_in_a_circle_lead_nowhere(workspace: Workspace) -> None:
+    """A command may leave one; what a solver is told of it is what it is told of every bad path."""
+    (workspace.path / "loop").symlink_to("loop")
+    for asked in ("loop", "loop/x"):
+        with pytest.raises((OutsideWorkspaceError, OSError)):
+            await workspace.write(asked, "x")
+
+
 async def test_a_link_that_stays_inside_is_followed(workspace: Workspace) -> None:
     """Templates may have them."""
     await workspace.write("real", "1")

@@ -3,7 +3,7 @@
 Whoever can write to the server must not thereby run code on the workers. So a bundle is the suite's directory as bytes,
 and beside it a signature under a key that the server never sees: HMAC-SHA256 with `EVALBUS_BUNDLE_KEY` over the batch,
 the suite's digest, the name of its file and the digest of the bytes. A worker (`--fetch-suite`) compares before it
-unpacks, and unpacks as carefully as a sealed workspace; what it then loads must have the digest that the batch recorded.
+unpacks, and unpacks as carefully as a sealed workspace; what it loads must have the digest that the batch recorded.
 
     evalbus run SUITE          EVALBUS_BUNDLE_KEY is set: packs, signs, stores
     evalbus worker --fetch-suite    the same key: compares, unpacks, compares, serves
@@ -129,7 +129,7 @@ async def fetch(bus: Bundles, batch: BatchId, suite: Digest, key: BundleKey | No
     at = Reference.of(fields)
     if not hmac.compare_digest(key.sign(batch, suite, at.source, at.bundle), at.signature):
         raise InputError(
-            f"the suite bundle of batch {batch!r} is not signed with this machine's {BUNDLE_KEY}: nothing of it was run",
+            f"the suite bundle of batch {batch!r} is not signed with this machine's {BUNDLE_KEY}: none of it ran",
             remedy="set the key that the batch was made with, or give a copy: --suite DIR",
         )
     # Signed, so the name is what a suite file was called; yet it is only ever a name, never a path.

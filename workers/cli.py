@@ -224,6 +224,42 @@ def gate(
 
 
 @app.command()
+def review(
+    batch: Annotated[str, typer.Argument(help="The batch.")],
+    runs: Annotated[list[str] | None, typer.Argument(help="Runs to decide about; none: show those that wait.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Have them judged again, by the judge that is bound.")] = False,
+    give_up: Annotated[bool, typer.Option("--give-up", help="End them as the hole `unreviewed`.")] = False,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Show the scores that wait for a person, and decide about them.
+
+    evalbus review nightly 'case-7#1' --again
+    """
+    from workers import reviewing  # noqa: PLC0415
+
+    _quiet_logs()
+
+    def check() -> None:
+        if runs and again == give_up:
+            raise InputError("runs were named, and not what to do with them", remedy="give --again or --give-up")
+        if not runs and (again or give_up):
+            raise InputError("no run was named", remedy="name the runs: evalbus review BATCH RUN …")
+
+    _guard(check)
+
+    async def decide(bus: RedisBus) -> None:
+        console = _console()
+        if not runs:
+            await reviewing.show(bus, batch, console)
+        else:
+            await (reviewing.judge_again if again else reviewing.give_up)(bus, batch, runs, console)
+
+    _with_bus(decide, url, home, plane)
+
+
+@app.command()
 def export(
     batch: Annotated[str, typer.Argument(help="The batch.")],
     file: Annotated[Path, typer.Argument(help="Where to; '-' is standard output.")],

@@ -29,6 +29,7 @@ from workers.tables import (
     JudgeTable,
     LimitsTable,
     Seconds,
+    ShadowTable,
     SolverTable,
     Table,
     Text,
@@ -138,6 +139,7 @@ class Suite(Table):
     limits: LimitsTable = LimitsTable()
     judging: JudgeTable = Field(default=JudgeTable(), alias="judge")
     gate: GateTable = GateTable()
+    shadow: ShadowTable = ShadowTable()
 
     _place: Place | None = PrivateAttr(None)
 

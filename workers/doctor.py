@@ -26,12 +26,12 @@ def print_acl(plane: Plane | None, console: Console) -> None:
 def examine(url: str | None, home: Path | None, plane: Plane, console: Console) -> None:
     """Look at a server and say what there is to say. Raises ServerUnreachable, ServerUnfit."""
     facts = asyncio.run(_facts(url, home, plane))
-    console.print(f"{facts.title}: fit", markup=False)
-    console.print(f"  append-only file   {_persistence(facts)}", markup=False)
+    console.print(f"{facts.title}: fit", markup=False, soft_wrap=True)
+    console.print(f"  append-only file   {_persistence(facts)}", markup=False, soft_wrap=True)
     limit = f"{facts.maxmemory:,} bytes" if facts.maxmemory else "no limit"
-    console.print(f"  memory             {limit}, {facts.maxmemory_policy}", markup=False)
+    console.print(f"  memory             {limit}, {facts.maxmemory_policy}", markup=False, soft_wrap=True)
     for warning in facts.warnings:
-        console.print(f"  warning            {warning}", markup=False)
+        console.print(f"  warning            {warning}", markup=False, soft_wrap=True)
 
 
 def _persistence(facts: ServerFacts) -> str:

@@ -87,8 +87,15 @@ def batch_name(text: str) -> BatchId:
     return BatchId(text)
 
 
-def spec_of(suite: Suite, batch: BatchId, source: BatchSpec | None = None) -> BatchSpec:
+def spec_of(suite: Suite, batch: BatchId, source: BatchSpec | None = None, plane: Plane = Plane.LIVE) -> BatchSpec:
     """What a batch of this suite declares. `source`: the closed batch whose sealed runs it scores anew."""
+    limits = _limits_of_scoring(suite) | (_limits_of_work(suite) if source is None else {})
+    bound = suite.bound
+    if plane is Plane.SHADOW:
+        capacity = suite.shadow.capacity or 2 * bound
+        # A run that waits for its tool's place holds one itself: if runs could take them all, none would ever end.
+        bound = min(bound, capacity - 1)
+        limits |= {"capacity": capacity} | ({"budget": suite.shadow.budget} if suite.shadow.budget else {})
     return BatchSpec(
         batch=batch,
         suite=suite.name or "",
@@ -97,7 +104,7 @@ def spec_of(suite: Suite, batch: BatchId, source: BatchSpec | None = None) -> Ba
         intended=suite.intended,
         quorum=suite.quorum_runs,
         bins=tuple(suite.bins),
-        bound=suite.bound,
+        bound=bound,
         max_in_flight=suite.max_in_flight,
         max_deliveries=suite.max_deliveries,
         lease_ms=round(suite.lease * 1000),
@@ -107,7 +114,7 @@ def spec_of(suite: Suite, batch: BatchId, source: BatchSpec | None = None) -> Ba
         gate=suite.gate.rules,
         candidate=suite.candidate if source is None else source.candidate,
         judge=suite.judge,
-        limits=_limits_of_scoring(suite) | (_limits_of_work(suite) if source is None else {}),
+        limits=limits,
         tree_ignore=_sealed_without(suite) if source is None else source.tree_ignore,
         source="" if source is None else source.batch,
     )
@@ -268,7 +275,7 @@ async def _run_batch(
         return await fetch_outcome(bus, name)  # not declared again: that would add a line to a closed history
     if key is not None:
         await publish(bus, name, suite, key)  # before anybody can find the batch and miss its bundle
-    decision = await bus.create(spec_of(suite, name, source))
+    decision = await bus.create(spec_of(suite, name, source, options.plane))
     if not decision.applied:
         info = await bus.info(name)
         assert info is not None, "what was not created is there"

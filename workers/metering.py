@@ -90,6 +90,11 @@ class Meter:
         self.finish(usage if known else None, now)
         return 0 if known else prompt
 
+    def settle(self, figure: int, now: float) -> None:
+        """The stream is over, and this is the endpoint's own figure for it: the rest of it is billed."""
+        self.total, self._over = max(self._billed, figure), True
+        self.cut(now)
+
     def durable(self) -> list[Chunk]:
         """Every chunk as the answer that is bound makes it: where a successor finds it."""
         return [Chunk(chunk.seq, chunk.tokens) for chunk in self.chunks] or [Chunk(1, 0)]

@@ -276,7 +276,12 @@ class Attempt:
 
     async def _bind_refusal(self, call: ModelCall, desk_gen: int, error: RefusedAnswerError) -> None:
         """An answer that is none, presented as such. Returns when another may be asked for."""
-        self._break_off()
+        known = self._stream is not None and self._stream.usage is not None
+        figure = None if known else await self._plane.figure_of(call.request_id)
+        if figure is None:
+            self._break_off()
+        else:
+            self._meter.settle(figure, self._site.runtime.now())
         await self._flushed()
         self._site.refusal = redacted(str(error))
         payload = event_json({"kind": "refused", "step": call.step, "reason": error.reason, "text": str(error)})

@@ -44,6 +44,7 @@ _NAME_VARIABLE: Final = "EVALBUS_MODEL"
 _KEY_FIELDS: Final = frozenset(
     {"key", "api_key", "apikey", "token", "secret", "password", "authorization", "x-api-key"}
 )
+_SET_BY_US: Final = frozenset({"model", "messages", "prompt", "stream"})
 _NO_KEYS_HERE: Final = (
     "a key does not belong in a suite file; export it in the environment of the workers, and name the variable: "
     'key_env = "OPENAI_API_KEY"'
@@ -84,9 +85,20 @@ def _billing_url(url: str) -> str:
 
 
 def _extra(written: dict[str, object]) -> dict[str, object]:
-    if any(map(_names_a_key, written)):
+    if any(map(_names_a_key, written)) or any(map(_holds_a_key, written.values())):
         raise ValueError(_NO_KEYS_HERE)
+    if taken := sorted(_SET_BY_US & written.keys()):
+        raise ValueError(f"{taken[0]!r} cannot be set here, evalbus sets it")
+    if written.get("n", 1) != 1:
+        raise ValueError("'n' must be 1, a model call asks for one answer")
     return written
+
+
+def _holds_a_key(value: object) -> bool:
+    """A text under a key's name, however deep. A schema may well have a property that is called so."""
+    if isinstance(value, Mapping):
+        return any((_names_a_key(name) and isinstance(one, str)) or _holds_a_key(one) for name, one in value.items())
+    return isinstance(value, list) and any(map(_holds_a_key, value))
 
 
 def _one_or_many(written: object) -> object:

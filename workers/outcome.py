@@ -40,6 +40,8 @@ class Tokens:
     spent: int = 0
     durable: int = 0
     budget: int | None = None
+    estimated: int = 0
+    """Of those spent: by a guess, where the endpoint gave no figure."""
 
     @property
     def orphan(self) -> int:
@@ -94,7 +96,8 @@ class Outcome:
         if name is not None and name != counters.snapshot_id:
             raise ViolationError(f"batch {spec.batch} closed as {counters.snapshot_id}, but its rows give {name}")
         budget = spec.limits.get("budget")
-        tokens = Tokens(counters.spent, counters.durable, None if budget is None else int(budget))
+        limit = None if budget is None else int(budget)
+        tokens = Tokens(counters.spent, counters.durable, limit, counters.estimated)
         rules = GateRules.from_mapping(spec.gate)
         if snapshot is None:
             return cls(
@@ -253,7 +256,9 @@ def _lines(outcome: Outcome, logs: Path | None) -> list[_Line]:
     tokens = outcome.tokens
     if tokens.spent or tokens.budget is not None:
         of = "" if tokens.budget is None else f" of {tokens.budget:,}"
-        lines.append(_Line("tokens", f"{tokens.spent:,} spent{of}", f"{tokens.orphan:,} for nothing that counts"))
+        guessed = f", {tokens.estimated:,} of them estimated" if tokens.estimated else ""
+        aside = f"{tokens.orphan:,} for nothing that counts{guessed}"
+        lines.append(_Line("tokens", f"{tokens.spent:,} spent{of}", aside))
     lines.append(_Line("snapshot", outcome.snapshot_id or "none"))
     reason = gate.rule if gate.word is GateWord.UNDECIDED else "; ".join(gate.why) or gate.rule
     lines.append(_Line("gate", gate.word.value, reason, _GATE_STYLE.get(gate.word, "")))

@@ -32,6 +32,7 @@ __all__ = [
     "JudgeTable",
     "LimitsTable",
     "Seconds",
+    "ShadowTable",
     "SolverTable",
     "Table",
     "Text",
@@ -151,6 +152,17 @@ class JudgeTable(Table):
     replay_budget: Natural = 0
     review: Seconds = 86_400.0
     """How long a score under `review` waits for somebody; then its run is the hole `unreviewed`."""
+
+
+class ShadowTable(Table):
+    """What a batch on the shadow plane may use, where that is not what a live one may."""
+
+    table = "shadow"
+
+    capacity: Annotated[int, Field(strict=True, ge=2)] | None = None
+    """Runs and tool calls in flight at once, together; twice the bound when left out. One place is never a run's."""
+    budget: Annotated[int, Field(strict=True, ge=1, le=2**53 - 1)] | None = None
+    """Tokens; the suite's budget when left out."""
 
 
 class GateTable(Table):

@@ -71,7 +71,10 @@ class Workspace:
         swap a directory afterwards, but none does: `run` returns when all of it is gone.
         """
         top = self.path.resolve()
-        found = (top / relative).resolve()
+        try:
+            found = (top / relative).resolve()
+        except RuntimeError:  # links in a circle; Python before 3.13 says so
+            raise OutsideWorkspaceError(f"{relative!r} is links in a circle") from None
         if Path(relative).is_absolute() or not found.is_relative_to(top) or found == top:
             raise OutsideWorkspaceError(f"{relative!r} is not a path inside the workspace")
         return found

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workers.run import Run
     from workers.tools import Call
 
-CANDIDATES = 40
+CANDIDATES = 60
 """In one call."""
 
 TOGETHER = 2

@@ -28,6 +28,7 @@ settle(run, batch, 'judge', KEYS[3])
 acknowledge(KEYS[4], 'scorer', run.data.entry)
 redis.call('SREM', KEYS[5], a.run)
 drop(run, 's.lease')
+drop(run, 'detail')
 if run.data.state == 'scoring' then move(run, batch, 'sealed') end
 put(run, 'entry', emit(KEYS[4], a.run))
 end_lease(run, 'rebind', a.command_id)

@@ -40,14 +40,15 @@ if not granted and d.reason:match('_mismatch$') and not run.data['j.digest'] the
   -- Another judge answered than the one that was bound. The suite's policy: a hole, or parked until a rebind.
   if d.verb ~= 'in_doubt' then redis.call('HINCRBY', KEYS[2], 'refused:' .. d.reason, 1) end
 
+  local why = a.detail or 'another ' .. d.reason:match('^%a+') .. ' answered than was bound'
   if d.verb == 'reject' then
-    local why = a.detail or 'another ' .. d.reason:match('^%a+') .. ' answered than was bound'
     make_hole(run, batch, {desk = desk, model = KEYS[4], judge = KEYS[5], planes = KEYS[6]}, a.run, d.reason, why)
     end_lease(run, 'score_hole', a.lease_id)
     emit(KEYS[8], a.run)
   else
     move(run, batch, 'sealed')
     drop(run, 's.lease')
+    put(run, 'detail', why)
     redis.call('SADD', KEYS[9], a.run)
   end
   acknowledge(KEYS[7], 'scorer', run.data.entry)

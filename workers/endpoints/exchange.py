@@ -87,6 +87,7 @@ class HttpStream:
         self._decoder = SseDecoder()
         self._events: Iterator[SseEvent] = iter(())
         self._reply: Reply | None = None
+        self._began = False
 
     @property
     def usage(self) -> Usage | None:
@@ -132,9 +133,12 @@ class HttpStream:
         except httpx.HTTPError as error:
             raise self._failures.of_transport(error, self._clock.pieces) from None
         if data is not None:
+            self._began = True
             self._events = self._decoder.feed(data)
         elif (last := self._decoder.end()) is not None:
             self._events = iter((last,))
+        elif not self._began:
+            raise self._failures.refused(Refusal.EMPTY_BODY, "a response in good order, without a byte")
         else:
             raise self._failures.cut("it has no terminator", self._clock.pieces)
 

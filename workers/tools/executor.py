@@ -180,6 +180,8 @@ class Executor:
     async def _complete(self, claimed: _Claimed, answer: Answer) -> bool:
         # What came back instead of the key may be anything, such as a secret that was sent along.
         other = answer.echo and shortened(redacted(answer.echo), _ECHO)
+        if other == claimed.intent:  # the bare id is no key: it is the same in every batch of that name
+            other = None
         echo = claimed.intent if answer.echo == claimed.key else other
         decision = await self._bus.tool_complete(
             claimed.entry.batch, claimed.entry.run, claimed.intent, claimed.gen, claimed.executor,

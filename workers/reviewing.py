@@ -1,0 +1,82 @@
+"""`evalbus review`: scores that wait for a person, because another judge answered than the one that was bound.
+
+Under the policy `review` such a run is parked: it has no verdict, its batch cannot close, and after the suite's time it
+becomes the hole `unreviewed`. Until then somebody may have it judged again, by the judge that is bound (whose endpoint
+may have been put right), or give it up at once. Nobody can accept the verdict of a judge that was not bound: that is
+what `evalbus rescore` is for, whose histogram says which judge made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bus.errors import InputError
+from bus.port import Ref, RunRow
+from bus.redis_bus import RedisBus
+from bus.types import BatchId, Gen, LeaseId, RunId
+from workers.brief import brief
+from workers.job import batch_name, no_such_batch
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["give_up", "judge_again", "show"]
+
+_DETAIL = 200  # characters of why a run is parked
+
+
+async def show(bus: RedisBus, batch: str, console: Console) -> None:
+    """The parked runs, one a line, with what the judge that answered said of itself."""
+    rows = await _parked(bus, await _existing(bus, batch))
+    if not rows:
+        console.print(f"no run of {batch} waits for a review", soft_wrap=True, markup=False)
+    for row in rows:
+        console.print(f"{row.run}   {brief(row.detail, _DETAIL)}", soft_wrap=True, markup=False)
+
+
+async def judge_again(bus: RedisBus, batch: str, runs: Sequence[str], console: Console) -> None:
+    """Bind parked runs anew to the candidate and the judge that the batch declared, and have them judged."""
+    name = await _existing(bus, batch)
+    info = await bus.info(name)
+    assert info is not None, "looked up just now"
+    for row in await _named(bus, name, runs):
+        decision = await bus.rebind(name, row.run, row.judge_epoch, info.spec.candidate, info.spec.judge)
+        _tell(row.run, "will be judged again", decision.applied, decision.reason, console)
+
+
+async def give_up(bus: RedisBus, batch: str, runs: Sequence[str], console: Console) -> None:
+    """End parked runs as the hole `unreviewed`."""
+    name = await _existing(bus, batch)
+    for row in await _named(bus, name, runs):
+        ref = Ref(name, row.run, LeaseId(""), Gen(row.epoch))
+        decision = await bus.score_hole(ref, "unreviewed", f"given up in review: {row.detail}")
+        _tell(row.run, "is a hole, unreviewed", decision.applied, decision.reason, console)
+
+
+def _tell(run: RunId, done: str, applied: bool, why: str | None, console: Console) -> None:
+    said = done if applied else f"was left as it is: {why}"
+    console.print(f"{run}   {said}", soft_wrap=True, markup=False)
+
+
+async def _existing(bus: RedisBus, batch: str) -> BatchId:
+    name = batch_name(batch)
+    if await bus.info(name) is None:
+        raise InputError(await no_such_batch(bus, name))
+    return name
+
+
+async def _parked(bus: RedisBus, batch: BatchId) -> list[RunRow]:
+    return await bus.rows(batch, sorted(await bus.parked(batch)))
+
+
+async def _named(bus: RedisBus, batch: BatchId, runs: Sequence[str]) -> list[RunRow]:
+    """The rows of the runs that were named; all of them must be waiting, or nothing is done to any."""
+    rows = {row.run: row for row in await _parked(bus, batch)}
+    for run in runs:
+        if run not in rows:
+            raise InputError(
+                f"run {run!r} of batch {batch!r} waits for no review",
+                remedy=f"see which do: evalbus review {batch}",
+            )
+    return [rows[RunId(run)] for run in dict.fromkeys(runs)]
