@@ -148,3 +148,44 @@ async def test_a_page_in_the_place_of_an_answer_costs_what_the_endpoint_says(sta
         counters = await stage.run_to_the_end()
         assert counters.bins["pass"] == 1
         settled(counters, lab)
+
+
+# --- holders that are gone --------------------------------------------------------------------------------
+
+ASKS_LATE = """\
+import asyncio
+async def solve(case, run):
+    if case.id == "a" and run.gen == 1:
+        await asyncio.Event().wait()
+    return (await run.model.complete(f"LAB-ANSWER: {case.input}")).text
+"""
+
+
+async def test_a_run_that_waits_for_a_dead_holders_place_makes_way_for_who_frees_it(stage: ModelStage) -> None:
+    """What a dead worker held is taken over one at a time: the first waited for the place of the one behind it."""
+    with Lab(seed=1) as lab:
+        toml = suite_of(lab, "concurrency = 2", 'slots = 1\nreclaim = "1s"', lease=SHORT)
+        await stage.declare(toml, agent_DOT_py=ASKS_LATE)
+        stage.planner()
+        first = stage.worker(Moment("after", "open_call"))
+        await first.halted()
+        stage.worker()
+        stage.scorer()
+        counters = await stage.closed()
+        assert counters.hole_reasons == {}
+        settled(counters, lab)
+
+
+async def test_a_worker_whose_runs_all_wait_still_takes_over_what_a_dead_one_held(stage: ModelStage) -> None:
+    """It has no room for another run, and what it waits for is held by one that only it can take over."""
+    with Lab(seed=1) as lab:
+        toml = suite_of(lab, "concurrency = 1", 'slots = 1\nreclaim = "1s"', lease=SHORT)
+        await stage.declare(toml, agent_DOT_py=ASKS_ONCE)
+        stage.planner()
+        first = stage.worker(Moment("after", "open_call"))
+        await first.halted()
+        stage.worker()
+        stage.scorer()
+        counters = await stage.closed()
+        assert counters.hole_reasons == {}
+        settled(counters, lab)

@@ -150,6 +150,10 @@ def test_a_key_in_the_suite_is_refused_and_not_repeated(tmp_path: Path, line: st
         ('base_url = "api.example"\n', "model.base_url: base_url is not a URL (write it as "),
         ('base_url = "ftp://api.example"\n', "model.base_url: base_url is not a URL (write it as "),
         (URL + "slots = 0\n", "model.slots: must be at least 1, it is 0"),
+        (URL + 'extra = {model = "n"}\n', "model.extra: 'model' cannot be set here, evalbus sets it"),
+        (URL + "extra = {stream = false}\n", "model.extra: 'stream' cannot be set here, evalbus sets it"),
+        (URL + "extra = {n = 2}\n", "model.extra: 'n' must be 1, a model call asks for one answer"),
+        (URL + "max_tokens = 1_000_000_001\n", "model.max_tokens: must be at most 1,000,000,000, it is 1000000001"),
         (URL + "retries = -1\n", "model.retries: must be at least 0, it is -1"),
         (
             URL + 'api = "chatt"\n',

@@ -262,6 +262,7 @@ def _keys(target: Script) -> list[str]:
         "desk_model": keys.desk("model"),
         "desk_judge": keys.desk("judge"),
         "desk_any": keys.desk("any"),
+        "source": BatchKeys(Plane.LIVE, BatchId("source")).batch_row,
         "registry": keys.registry,
         "leases": keys.leases,
         "requests": keys.requests,

@@ -5,6 +5,8 @@ read:   own pending entries first (at the start, and after each lost connection:
 hold:   no prefetch beyond the free slots. Every entry in memory is renewed each third of a lease time, those that
         wait to be claimed too.
 drive:  many at a time, but alone what somebody held before: it may be what that one died of (`workers.quarantine`).
+give:   a run that only waits for room at an endpoint goes back, uncounted, when one that somebody held before wants to
+        be alone: that one may be what the room is kept for, and nobody else will give it up.
 wait:   what cannot be claimed yet stays ours and is renewed, but takes no slot: what it waits for may need that one.
         Meanwhile nothing new is read; it would wait, too.
 fenced: a beat that is refused cancels the task that held the lease. CancelledError is no Exception, so a solver
@@ -26,6 +28,7 @@ from bus.port import BatchSpec, Bus, Entry, Group, Held, Ref, Runtime
 from bus.types import BatchId, ConsumerId, EntryId, LeaseId
 from workers.catalogue import Served
 from workers.quarantine import Quarantine
+from workers.solver_time import SolverTime
 from workers.suite import Suite
 
 __all__ = ["Consumer", "Handler", "Lease"]
@@ -49,8 +52,16 @@ class Lease:
     fenced: bool = False
     waiting: bool = False
     """It cannot be claimed yet."""
+    time: SolverTime | None = None
+    """Of its run's solver, where it has one: it stands while the run waits for room that others have."""
+    made_way: bool = False
+    """It is being handed back for another."""
     ending: bool = False
     """The script that ends the lease is under way: beats leave it out, or they would report its end as a loss."""
+
+    def only_waits(self, seconds: float) -> bool:
+        """Whether its run has waited so long already."""
+        return self.time is not None and self.time.standing() >= seconds
 
     def let_go(self) -> None:
         """Drop everything: the lease is somebody else's now."""
@@ -168,6 +179,9 @@ class Consumer:
             if not self._served:
                 await self._pause(_BLOCK_MS / 1000)
             elif free <= 0:
+                if all(lease.only_waits(self._lease_of(lease)) for lease in self._holding.values()):
+                    for lease in await self._take_over(self._served, 1):
+                        self._start(lease)
                 await self._wait_for_a_slot()
             else:
                 for lease in await self._next(self._served, free):
@@ -178,7 +192,6 @@ class Consumer:
 
     async def _next(self, served: Sequence[Served], free: int) -> list[Lease]:
         batches = [one.batch for one in served]
-        lease = min(one.lease for one in served)
         if self._bus.connections != self._seen_connections:
             own = await self._bus.own_pending(self._group, self._name, batches, _OWN_AT_ONCE)
             unknown = self._unknown(own, redelivered=True)
@@ -186,17 +199,26 @@ class Consumer:
                 self._seen_connections = self._bus.connections
             if unknown:
                 return unknown[:free]
-        if self._runtime.now() >= self._next_idle_scan:
-            self._next_idle_scan = self._runtime.now() + lease / 5 * (0.75 + 0.5 * self._runtime.jitter())
-            idle = await self._bus.take_idle(self._group, self._name, batches, free, int(lease * 1000))
-            if unknown := self._unknown(idle, redelivered=True):
-                log.info("entries.taken", group=self._group.value, count=len(unknown))
-                return unknown
+        if unknown := await self._take_over(served, free):
+            return unknown
         block_ms = min(_BLOCK_MS, max(10, int((self._next_idle_scan - self._runtime.now()) * 1000)))
         if not self._independent and any(lease.waiting for lease in self._holding.values()):
             await self._pause(block_ms / 1000)
             return []
         return self._unknown(await self._bus.read(self._group, self._name, batches, free, block_ms))
+
+    async def _take_over(self, served: Sequence[Served], most: int) -> list[Lease]:
+        """Entries of silent consumers, when it is time to look for them."""
+        if self._runtime.now() < self._next_idle_scan:
+            return []
+        lease = min(one.lease for one in served)
+        self._next_idle_scan = self._runtime.now() + lease / 5 * (0.75 + 0.5 * self._runtime.jitter())
+        batches = [one.batch for one in served]
+        idle = await self._bus.take_idle(self._group, self._name, batches, most, int(lease * 1000))
+        unknown = self._unknown(idle, redelivered=True)
+        if unknown:
+            log.info("entries.taken", group=self._group.value, count=len(unknown))
+        return unknown
 
     def _unknown(self, entries: Sequence[Entry], *, redelivered: bool = False) -> list[Lease]:
         return [Lease(entry, redelivered) for entry in entries if (entry.batch, entry.id) not in self._holding]
@@ -252,10 +274,24 @@ class Consumer:
         while True:
             leases = [self._catalogue.of(held.entry.batch).lease for held in self._holding.values()]
             await self._runtime.sleep(min(leases, default=3.0) / 3)
+            self._make_way()
             try:
                 await self._beat()
             except EvalbusError as error:
                 self._failure = self._failure or error
+
+    def _make_way(self) -> None:
+        """Hand back what only waits, when a suspect does: see the module's text. Once each."""
+        if not self._quarantine.is_wanted:
+            return
+        for lease in self._holding.values():
+            if lease.task is not None and not lease.made_way and lease.only_waits(self._lease_of(lease)):
+                lease.made_way = True
+                log.info("lease.makes_way", batch=lease.entry.batch, run=lease.entry.run)
+                lease.task.cancel()
+
+    def _lease_of(self, lease: Lease) -> float:
+        return self._catalogue.of(lease.entry.batch).lease
 
     async def _beat(self) -> None:
         holding = list(self._holding.values())

@@ -28,7 +28,6 @@ __all__ = ["Limits", "LimitsOf", "ModelPlane", "Unlimited", "rates_of"]
 log = structlog.get_logger("evalbus.model")
 
 
-
 class Limits(Protocol):
     """What all workers together may ask of the endpoint: `bus.endpoint_limits.EndpointLimits`."""
 

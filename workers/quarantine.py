@@ -25,6 +25,11 @@ class Quarantine:
         self._waiting = 0
         self._changed = asyncio.Condition()
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a suspect waits to have the process for itself."""
+        return self._waiting > 0
+
     @asynccontextmanager
     async def enter(self, *, suspect: bool) -> AsyncIterator[None]:
         """Wait for the place; a waiting suspect goes before ordinary runs that come later."""

@@ -32,6 +32,10 @@ class SolverTime:
         now = self._clock()
         return now - self._began - self._stood - (now - self._since if self._stops else 0.0)
 
+    def standing(self) -> float:
+        """Seconds for which it has stood without a break; 0.0 while it runs."""
+        return self._clock() - self._since if self._stops else 0.0
+
     @contextmanager
     def stopped(self) -> Iterator[None]:
         """Let it stand; several may do so at once."""

@@ -23,7 +23,7 @@ _AT_ONCE = 500  # runs in one read
 _DOUBTS = {
     IntentState.AWAITING_ACK: "sent, and not answered yet",
     IntentState.COMPENSATING: "being undone",
-    IntentState.STUCK: "stuck: nobody knows whether it has had its effect, and nothing undoes it",
+    IntentState.STUCK: "stuck: nobody knows whether its effect stands",
 }
 
 

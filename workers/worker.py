@@ -117,7 +117,7 @@ class Worker:
         )
         with structlog.contextvars.bound_contextvars(batch=entry.batch, run=entry.run, gen=granted["gen"]):
             log.debug("lease.granted", attempts=granted["attempts"])
-            time = SolverTime(self._runtime.now)
+            time = lease.time = SolverTime(self._runtime.now)
             conversation = await Conversation.open(self._bus, self._runtime, lease, granted, time, served.suite.resume)
             await self._drive(lease, served, conversation, time)
 

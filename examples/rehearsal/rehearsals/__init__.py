@@ -1,0 +1,1 @@
+"""The seven rehearsals. Each module has `rehearse(seed, size) -> Findings`."""
