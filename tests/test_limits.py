@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 
 import pytest
 
+from bus.chain import EMPTY_HEAD
 from bus.connection import Endpoint
 from bus.contract import CONTRACT, Kind
 from bus.endpoint_limits import EndpointLimits, EndpointRates
@@ -35,6 +36,7 @@ from bus.wire import Wire
 from tests.batches import W1, Batch
 from tests.both import Both, both, shortest_sessions
 from tests.driver import Call, play_call, random_config, random_op
+from tests.model_calls import check_calls
 from tests.servers import Kind as Server
 from tests.servers import Missing, RealServer, binary, free_port, running, wait_for
 from tests.waiting import soon
@@ -223,11 +225,13 @@ async def test_empty_texts_and_lists_in_an_answer_do_not_cut_it_short(any_server
         acquired = await pair.send(Call("acquire", {"workspace": "w", "known_index": 0}))
         assert acquired is not None
         assert (acquired["kept"], acquired["epoch"]) == ([], 1)
-    batch = await Batch.open(any_server.address(), runs=1)
+    batch = await Batch.open(any_server.address(), runs=1, limits={"heartbeat_ms": 60_000})
     await batch.admit()
     held = await batch.claimed()
-    assert held.decision.answer.keys() == {"gen", "attempts", "head", "length", "unresolved"}
-    assert held.decision.answer["unresolved"] == []
+    assert held.decision.answer == {
+        **{"gen": 1, "attempts": 1, "conversation": 0, "turning": False, "head": EMPTY_HEAD, "length": 0},
+        **{"unresolved": [], "windows": [], "epoch": 1, "wrote": False},
+    }
     assert await batch.bus._beat(Group.WORKER, W1, batch.name, [], [held.entry.id]) == {}
     await batch.seal(held)
     scoring = await batch.scoring()
@@ -378,8 +382,9 @@ async def test_a_step_that_meets_a_full_memory_is_refused_whole_and_goes_on_when
     batch.bus = RedisBus(Endpoint(any_server), SystemRuntime(), patience=0.0)
     async for step in steps(batch):
         assert await squeezed(batch.wire, step.send) > 0, step.script
-    await batch.wire.call("DEL", *await batch.wire.call("KEYS", "*-swept:*"))
+    await batch.wire.call("DEL", *await batch.wire.call("KEYS", f"*:b:{batch.name}-*"))  # those beside it
     await batch.check()
+    await check_calls(batch)
     await batch.aclose()
 
 

@@ -8,52 +8,39 @@ for session in grants(fence):        # sessions of a fence that between them com
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from bus.chain import EMPTY_HEAD
 from bus.contract import CONTRACT
 from bus.envelopes import encode
 from bus.fences.admission import Admission
 from bus.fences.fence import Channel
 from bus.port import Entry, Group, Held, Judgement, Ref
 from bus.scripts import script
-from bus.types import BatchId, Decision, Gen, LeaseId, Verb
-from tests.batches import S1, W1, Batch
+from bus.types import BatchId, Gen, LeaseId, Verb
+from tests.batches import P1, S1, W1, Batch
 from tests.both import shortest_sessions
 from tests.driver import Session
+from tests.model_calls import LIMITS
+from tests.tool_calls import INVERSES
+from tests.walk_parts import Holder, Step, judge_call, model_calls, tool_calls, turn
 from workers.runtime import SystemRuntime
 
 __all__ = ["SPEC", "Step", "grants", "steps"]
 
-SPEC: Mapping[str, object] = {"runs": 7, "judge_policy": "review"}
+LONG = 3_600_000  # ms: nothing falls silent for so long while a test runs
+
+SPEC: Mapping[str, object] = {
+    "runs": 7,
+    "judge_policy": "review",
+    "limits": {**LIMITS, "heartbeat_ms": LONG, "ack_bound_ms": LONG, "inverses": INVERSES},
+}
 
 ADMITTED = 6  # of the runs; the last one is never admitted
 
-
-@dataclass(slots=True)
-class Step:
-    """One call of one script."""
-
-    script: str
-    call: Callable[[], Awaitable[object]]
-    expected: str = "commit"
-    answer: object = None
-
-    async def send(self) -> None:
-        """Call the script, and insist on its answer. Raises what the bus raises; then nothing was answered."""
-        self.answer = await self.call()
-        if isinstance(self.answer, Decision):
-            said = " ".join(word for word in (self.answer.verb, self.answer.reason) if word)
-            assert said == self.expected, f"{self.script}: {self.answer}"
-
-    @property
-    def answered(self) -> Mapping[str, Any]:
-        """The fields of the answer."""
-        assert isinstance(self.answer, Decision)
-        return self.answer.answer
+WORK: tuple[tuple[Callable[[Holder], AsyncIterator[Step]], ...], ...] = ((model_calls,), (tool_calls, turn), (), (), ())
+"""What the holders do of the runs that are sealed."""
 
 
 def grants(fence: str) -> list[Session]:
@@ -81,14 +68,19 @@ async def steps(batch: Batch) -> AsyncIterator[Step]:
     yield Step("run.requeue", partial(bus.requeue, name, Group.WORKER, lost.run, lost.id))
 
     # c3, c4, c5, c0, c2: held, and sealed; the first without a workspace
-    for number in range(ADMITTED - 1):
+    for number, work in enumerate(WORK):
         entry = await batch.delivered()
         yield (claim := Step("run.claim", partial(bus.claim, entry, LeaseId(f"w{number}+"), W1)))
         ref = _ref(entry, claim)
         yield Step("run.heartbeat", partial(bus.heartbeat, Group.WORKER, W1, Held((ref,), (entry,))))
-        yield (append := Step("run.append", partial(bus.append, ref, EMPTY_HEAD, 1, ["{}", "[]"])))
-        head, tree = append.answered["head"], "tree" if number else ""
-        yield Step("run.seal", partial(bus.seal, ref, head, 3, "answer", tree, tree and "artifact"))
+        holder = Holder(batch, ref, entry)
+        yield (append := Step("run.append", partial(bus.append, ref, holder.head, 1, ["{}", "[]"])))
+        holder.stand(append)
+        for part in work:
+            async for step in part(holder):
+                yield step
+        head, seq, tree = holder.head, holder.length + 1, "tree" if number else ""
+        yield Step("run.seal", partial(bus.seal, holder.ref, head, seq, "answer", tree, tree and "artifact"))
 
     # the first score is handed back, and comes behind the others; the second is a hole
     entry = await batch.delivered(S1, Group.SCORER)
@@ -98,9 +90,11 @@ async def steps(batch: Batch) -> AsyncIterator[Step]:
     yield (claim := Step("run.score_claim", partial(bus.score_claim, entry, LeaseId("s1"), S1)))
     yield Step("run.score_hole", partial(bus.score_hole, _ref(entry, claim), "scorer_error", "boom"))
 
-    # the third is judged by somebody else and parked, until it is bound to that one
+    # the third asks a model, and another judge answers than was bound: it is parked, until it is bound to that one
     entry = await batch.delivered(S1, Group.SCORER)
     yield (claim := Step("run.score_claim", partial(bus.score_claim, entry, LeaseId("s2"), S1)))
+    async for step in judge_call(batch, _ref(entry, claim)):
+        yield step
     other = replace(_judgement(claim), judge="another")
     yield Step("run.score", partial(bus.score, _ref(entry, claim), other), "in_doubt judge_mismatch")
     yield Step("run.rebind", partial(bus.rebind, name, entry.run, 1, "candidate", "another"))
@@ -112,12 +106,23 @@ async def steps(batch: Batch) -> AsyncIterator[Step]:
     yield Step("run.abandon", partial(bus.abandon, name, ADMITTED, runs[ADMITTED:], "budget"))
     yield Step("run.close", partial(bus.close, name, "snapshot", ADMITTED - 2))
 
-    async for step in _of_a_batch_aside(batch):
+    async for step in _of_a_second_judge(batch):
+        yield step
+    async for step in _of_a_swept_batch(batch):
         yield step
 
 
-async def _of_a_batch_aside(batch: Batch) -> AsyncIterator[Step]:
-    """A declaration; a place at the desk that expires; and what is told to a batch whose server was restarted."""
+async def _of_a_second_judge(batch: Batch) -> AsyncIterator[Step]:
+    """A batch over the runs that the first one has sealed."""
+    bus, name = batch.bus, BatchId(f"{batch.name}-rescored")
+    yield Step("run.create", partial(bus.create, replace(batch.spec, batch=name, source=batch.name)))
+    adopt = partial(bus.adopt, name, batch.name, 0, batch.runs, [], P1, "candidate", "another")
+    yield (adopted := Step("run.adopt", adopt))
+    assert adopted.answered["why_stopped"] == "drained"
+
+
+async def _of_a_swept_batch(batch: Batch) -> AsyncIterator[Step]:
+    """A place at the desk of runs that expires; and what is told to a batch whose server was restarted."""
     bus, run = batch.bus, batch.runs[0]
     declared = replace(batch.spec, batch=BatchId(f"{batch.name}-swept"))
     keys = bus.keys(declared.batch)
@@ -129,7 +134,8 @@ async def _of_a_batch_aside(batch: Batch) -> AsyncIterator[Step]:
     place = {"run": run, "step": run, "lease": lease.decode()}
     yield Step("admission.expire", partial(fence.send, "expire", place))
     await batch.wire.call("HSET", keys.batch_row, "clock", 1_000 + declared.reclaim_ms)
-    yield Step("run.sweep", partial(bus.sweep, declared.batch, 50))
+    yield (swept := Step("run.sweep", partial(bus.sweep, declared.batch, 50)))
+    assert swept.answered == {"freed": 1}
     envelope = {"envelope": encode({"server": "another life"})}
     places = {"batch": keys.batch_row, "history": keys.history}
     yield Step("run.restarted", partial(bus.link.run, script("run.restarted"), places, envelope))
@@ -137,12 +143,12 @@ async def _of_a_batch_aside(batch: Batch) -> AsyncIterator[Step]:
 
 def _ref(entry: Entry, claim: Step) -> Ref:
     """What a claim's call granted."""
-    answer = claim.answered
-    call = claim.call
+    told, call = claim.answered, claim.call
     assert isinstance(call, partial)
-    gen = answer["gen"] if "gen" in answer else answer["epoch"]
-    assert isinstance(gen, int)
-    return Ref(entry.batch, entry.run, call.args[1], Gen(gen))
+    lease_id = call.args[1]
+    if claim.script == "run.score_claim":
+        return Ref(entry.batch, entry.run, lease_id, Gen(told["epoch"]))
+    return Ref(entry.batch, entry.run, lease_id, Gen(told["gen"]), told["conversation"], told["epoch"])
 
 
 def _judgement(claim: Step) -> Judgement:
