@@ -101,11 +101,12 @@ class CallSteps(MemorySteps):
         command = self._held(
             "bind_call", ref, **announced(call), desk_gen=desk_gen, head=head,
             payload_ok=reply.ok, digest=reply.digest, last_seq=reply.last_seq, chunks=len(reply.chunks),
+            estimated=reply.estimated,
         )  # fmt: skip
         at, life = command.batch, command.batch.life(ref.run)
         if command.malformed or not is_call(call, f"{ref.run}~{ref.conversation}.", MODEL_DESK) or not is_reply(reply):
             return command.refused("schema")
-        bill(command, call, reply.chunks)
+        bill(command, call, reply.chunks, reply.estimated)
         if is_mixed_up(at, life, call):
             return command.refused("schema")
         if self._was_bound(at, ref, call, reply, head):
@@ -155,7 +156,7 @@ class CallSteps(MemorySteps):
         at, life = command.batch, command.batch.life(ref.run)
         if command.malformed or not is_step_of(call, f"{ref.run}~") or not are_chunks(chunks):
             return command.refused("schema")
-        bill(command, call, chunks)
+        bill(command, call, chunks, estimated)
         if is_mixed_up(at, life, call, request=False):
             return command.refused("schema")
         desk = at.desks[call.desk]
@@ -173,7 +174,6 @@ class CallSteps(MemorySteps):
             if not settle_attempt(command, call.step, call.attempt, billed):
                 return command.refused()
             life.calls.pop(call.desk_lease, None)
-        at.estimated += estimated
         return command.done()
 
     async def resolve(self, ref: Ref, parent: Digest, seq: int, payload: str) -> Decision:
@@ -232,13 +232,13 @@ class CallSteps(MemorySteps):
         command = self._begin(
             "bind_judge", ref.batch, ref.run, lease_id=ref.lease_id, gen=ref.gen, **named(call),
             request_id=call.request_id, desk_gen=desk_gen, payload_ok=reply.ok, digest=reply.digest,
-            last_seq=reply.last_seq, chunks=len(reply.chunks),
+            last_seq=reply.last_seq, chunks=len(reply.chunks), estimated=reply.estimated,
         )  # fmt: skip
         at, life = command.batch, command.batch.life(ref.run)
         own_step = is_call(call, f"{ref.run}~j{ref.gen}.", JUDGE_DESK)
         if command.malformed or not own_step or not is_reply(reply, kept=False):
             return command.refused("schema")
-        bill(command, call, reply.chunks)
+        bill(command, call, reply.chunks, reply.estimated)
         if is_mixed_up(at, life, call):
             return command.refused("schema")
         if was_used(at, call) and at.desks[JUDGE_DESK].committed.get(call.step) == Body(call.desk_lease, reply.digest):

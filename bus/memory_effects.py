@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bus.memory_batch import MemoryBatch, ToolLife
 from bus.memory_command import Command
@@ -77,6 +77,13 @@ class EffectSteps(MemorySteps):
             at.refused[found.reason or ""] += 1
         follow(command, [name])
         return command.done(found)
+
+    async def free_slots(self, batch: BatchId, slots: Sequence[str]) -> list[str]:
+        """Those of the slots that no call has."""
+        at = self._of(batch)
+        at.set_clocks()
+        taken = {pair.slot for pair in at.indoubt.pairs.values() if at.indoubt.live(pair)}
+        return [slot for slot in slots if slot not in taken]
 
     async def tool_sent(self, batch: BatchId, run: RunId, intent: str, gen: Gen, executor: str, slot: str) -> Decision:
         """The call is about to leave: `commit` licenses it, once. Answer: bound_ms."""

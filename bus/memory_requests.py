@@ -156,11 +156,13 @@ def are_chunks(chunks: Sequence[Chunk]) -> bool:
     return len(chunks) <= _MOST_CHUNKS and all(chunk.seq >= 1 and chunk.tokens >= 0 for chunk in chunks)
 
 
-def bill(command: Command, call: ModelCall, chunks: Sequence[Chunk]) -> Answer:
+def bill(command: Command, call: ModelCall, chunks: Sequence[Chunk], guessed: int = 0) -> Answer:
     """What was delivered was spent, whoever presents it and whatever becomes of the command that carries it.
 
     The first refusal if there is one, else the last chunk's answer; a duplicate only when there was nothing new.
+    `guessed` of their tokens nobody measured: counted as such as far as they are billed now.
     """
+    at, before = command.batch, command.batch.ledger.spent
     said: Answer | None = None
     for chunk in chunks:
         counted = {"seq": chunk.seq, "tokens": chunk.tokens, "durable": chunk.durable}
@@ -170,6 +172,7 @@ def bill(command: Command, call: ModelCall, chunks: Sequence[Chunk]) -> Answer:
             said = now
         elif said.verb is Verb.COMMIT:
             said = Answer(said.verb, said.reason, now.fields)
+    at.estimated += min(guessed, at.ledger.spent - before)
     return said or Answer(Verb.DUPLICATE)
 
 

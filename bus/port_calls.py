@@ -59,7 +59,8 @@ class ModelReply:
     """What came back: `payload` is the transcript's event (JSON text), `digest` the SHA-256 of what it binds.
 
     `last_seq`: the attempt's last chunk. `chunks`: those that no `flush` carried. `ok` is False for an answer that
-    cannot be one (no identity, an empty body, a truncated tool call): a retry of the model's.
+    cannot be one (no identity, an empty body, a truncated tool call): a retry of the model's. `estimated`: how many of
+    the tokens of `chunks` are a guess.
     """
 
     payload: str
@@ -67,6 +68,7 @@ class ModelReply:
     last_seq: int
     chunks: Sequence[Chunk] = ()
     ok: bool = True
+    estimated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,11 @@ class ExpiredCall:
 
 
 class CallSteps(Protocol):
-    """See the module's text. A chunk that a call carries is billed also when the call is refused."""
+    """See the module's text. A chunk that a call carries is billed also when the call is refused.
+
+    Of its tokens those that are a guess count as `estimated` in the batch as far as they are billed now: not again when
+    the call is sent again.
+    """
 
     async def open_call(self, ref: Ref, call: ModelCall) -> Decision:
         """Announce a request. `commit` licenses the prompt; answer: desk_gen.

@@ -147,6 +147,9 @@ class ToolSteps(Protocol):
     async def tool_claim(self, entry: Entry, executor: str, consumer: ConsumerId) -> Decision:
         """Take a tool's message. Answer: intent, gen, tool, args, undo (the key that it undoes, for an undo)."""
 
+    async def free_slots(self, batch: BatchId, slots: Sequence[str]) -> list[str]:
+        """Those of the slots that no call has: a look, of which there is no record. Another may be faster."""
+
     async def tool_sent(self, batch: BatchId, run: RunId, intent: str, gen: Gen, executor: str, slot: str) -> Decision:
         """The call is about to leave: `commit` licenses it, once. Answer: bound_ms.
 

@@ -74,7 +74,7 @@ class CallSteps(Steps):
             intent=_intent(call), head=next_head(call.parent, reply.payload), step=call.step,
             request_id=call.request_id, attempt=call.attempt, desk=call.desk, desk_lease=call.desk_lease,
             desk_gen=desk_gen, prompt_hash=call.prompt_hash, payload_ok=reply.ok, digest=reply.digest,
-            last_seq=reply.last_seq, chunks=len(rest),
+            last_seq=reply.last_seq, chunks=len(rest), estimated=reply.estimated,
         )  # fmt: skip
 
     async def drop_call(
@@ -118,7 +118,7 @@ class CallSteps(Steps):
             "bind_judge", ref.batch, run=ref.run, extra_argv={"chunks": _flat(rest)}, lease_id=ref.lease_id,
             gen=ref.gen, step=call.step, request_id=call.request_id, attempt=call.attempt, desk=call.desk,
             desk_lease=call.desk_lease, desk_gen=desk_gen, payload_ok=reply.ok, digest=reply.digest,
-            last_seq=reply.last_seq, chunks=len(rest),
+            last_seq=reply.last_seq, chunks=len(rest), estimated=reply.estimated,
         )  # fmt: skip
 
     async def expired_calls(self, batch: BatchId, desk: str) -> list[ExpiredCall]:

@@ -83,6 +83,15 @@ class ToolSteps(Steps):
             executor=executor, consumer=consumer,
         )  # fmt: skip
 
+    async def free_slots(self, batch: BatchId, slots: Sequence[str]) -> list[str]:
+        """Those of the slots that no call has; reads two hashes and the time, writes nothing."""
+        keys = self.keys(batch)
+        found, clock, (seconds, micros) = await self._link.commands(
+            [("HMGET", keys.slots, *slots), ("HGET", keys.batch_row, "clock"), ("TIME",)]
+        )
+        now = int(clock) if clock is not None else int(seconds) * 1000 + int(micros) // 1000
+        return [slot for slot, held in zip(slots, found, strict=True) if held is None or not _is_live(held, now)]
+
     async def tool_sent(self, batch: BatchId, run: RunId, intent: str, gen: Gen, executor: str, slot: str) -> Decision:
         """Say that the call is about to leave: 2, 1 and 3 together. Answer: bound_ms. An undo needs no slot."""
         return await self._step(
@@ -133,6 +142,12 @@ class ToolSteps(Steps):
         if named is None:
             return Decision(Verb.REJECT, "ended", "run.tool_requeue")
         return await self._step("tool_requeue", batch, run=run, intent_id=intent, entry=named.decode())
+
+
+def _is_live(reservation: bytes, now: int) -> bool:
+    """As fence 3 sees it: one that ran out holds its slot no longer."""
+    since, ttl, _ = reservation.split(b" ", 2)
+    return now - int(since) < int(ttl)
 
 
 class _Held(TypedDict):

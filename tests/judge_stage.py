@@ -53,8 +53,10 @@ class JudgeStage(ModelStage):
 
     scorers: list[ScorerRole] = field(default_factory=list)
 
-    def scorer(self, *moments: Moment, catalogue: type[Catalogue] = Catalogue, name: str = "") -> Process:
-        """Start a scorer."""
+    def scorer(
+        self, *moments: Moment, catalogue: type[Catalogue] = Catalogue, name: str = "", slots: int | None = None
+    ) -> Process:
+        """Start a scorer, which judges so many runs at a time, or as many as the suite says."""
         real = self.place.bus()
         fragile, runtime = Fragile(real, moments), SystemRuntime()
         consumer = ConsumerId(name or f"s{len(self.processes)}")
@@ -62,7 +64,7 @@ class JudgeStage(ModelStage):
         role = ScorerRole(fragile, runtime, consumer, self.root / "work" / consumer, limits_of)
         self.scorers.append(role)
         served = self._catalogue(fragile, catalogue)
-        return self._start(fragile, Consumer(fragile, runtime, Group.SCORER, consumer, served, role))
+        return self._start(fragile, Consumer(fragile, runtime, Group.SCORER, consumer, served, role, slots))
 
     async def judge(self, toml: str, said: Mapping[str, str], **files: str) -> None:
         """Declare a batch whose judge says so."""

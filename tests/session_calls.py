@@ -130,7 +130,7 @@ class CallSession(LifeSession):
         last = one.arrived + (1 if self.often(0.06) else 0)
         text = self.rng.choice(["answer"] * 5 + ["another answer"])
         digest = Digest(hashlib.sha256(text.encode()).hexdigest())
-        reply = ModelReply(text, digest, last, chunks, ok=self.often(0.82))
+        reply = ModelReply(text, digest, last, chunks, ok=self.often(0.82), estimated=len(chunks))
         gen = one.desk_gen + (1 if self.often(0.03) else 0)
 
         def ask(side: Side) -> object:

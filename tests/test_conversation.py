@@ -6,12 +6,16 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.model_stage import SHORT, A, InMemory, ModelStage, Moment, OnServer, settled, suite_of
 from tests.test_model_calls import asked
 from tests.test_roles import BATCH, ONE_CASE
 from workers.lab import Lab
 from workers.solver_time import SolverTime
+
+IN_MEMORY = pytest.mark.parametrize("stage", ["memory"], indirect=True)
+"""For what is decided in the worker alone."""
 
 
 @pytest.fixture(params=["memory", "server"])
@@ -128,6 +132,29 @@ async def test_a_suite_may_ask_to_go_on_all_the_same(stage: ModelStage, lab: Lab
     kinds = await taken_over(stage, lab, WRITES, AFTER_THE_FIRST, 'resume = "prefix"', "[workspace]\n")
     assert kinds == ["write", "model", "write", "model", "answer"]
     assert asked(lab) == 2
+
+
+GOES_ANOTHER_WAY = ONE_MORE.replace('"one"', 'f"gen {run.gen}"').replace("{second}", "'two'")
+
+
+@IN_MEMORY
+@pytest.mark.parametrize(
+    ("code", "top", "why"),
+    [
+        (GOES_ANOTHER_WAY, "", "it went another way: its next model request is not the one that was recorded"),
+        (WRITES, "", "the files that it wrote are lost"),
+        (ONE_MORE.replace("{second}", "'two'"), 'resume = "fresh"', 'its suite has it start over (resume = "fresh")'),
+    ],
+    ids=["another way", "lost writes", "fresh"],
+)
+async def test_the_log_says_why_a_conversation_was_given_up(
+    stage: ModelStage, lab: Lab, code: str, top: str, why: str
+) -> None:
+    """Whoever wonders what was paid for twice needs the true cause."""
+    with structlog.testing.capture_logs() as logged:
+        kinds = await taken_over(stage, lab, code, AFTER_THE_FIRST, top, "[workspace]\n")
+    assert kinds[0] == "turned"
+    assert [one["why"] for one in logged if one["event"] == "conversation.given_up"] == [why]
 
 
 async def test_a_suite_may_ask_to_start_over_always(stage: ModelStage, lab: Lab) -> None:

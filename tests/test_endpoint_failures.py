@@ -33,6 +33,7 @@ from workers.endpoints import (
     open_client,
 )
 from workers.endpoints.failures import MAX_ERROR_BODY, retry_after
+from workers.endpoints.values import Api
 
 
 async def failed(status: int, body: str | bytes = "", kind: str = "application/json", **headers: str) -> EndpointError:
@@ -77,6 +78,39 @@ async def test_each_status_is_one_error(status: int, error: type[EndpointError],
     assert (found.may_pass, found.free) == (may_pass, free)
     assert f"{status}: It says why." in str(found)
     assert str(found).startswith("http://127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    ("path", "api", "hint"),
+    [
+        ("", "chat", " (is /v1 missing in base_url?)"),
+        ("/api/", "chat", " (is /v1 missing in base_url?)"),
+        ("/v1", "chat", ""),
+        ("/api/v3/", "chat", ""),
+        ("/v1beta/openai", "chat", ""),
+        ("", "anthropic", ""),
+    ],
+)
+async def test_an_endpoint_that_is_not_found_says_when_the_version_may_be_missing(
+    path: str, api: Api, hint: str
+) -> None:
+    """The commonest slip in a base URL. Anthropic's has none: its API's own paths begin with the version."""
+
+    async def answer(to: Exchange) -> None:
+        await to.head(404, "application/json")
+        await to.say('{"error": {"message": "No such page."}}')
+        await to.end()
+
+    async with serving(answer) as server, open_client() as client:
+        spec = EndpointSpec(api, server.url.removesuffix("/v1") + path, "m", params={"max_tokens": 5})
+        got = await ask(make_endpoint(spec, client))
+    assert isinstance(got.error, UnusableError)
+    assert str(got.error).endswith(f": 404: No such page.{hint}")
+
+
+async def test_no_other_refusal_asks_for_a_version() -> None:
+    """A wrong key is one with any URL."""
+    assert "/v1" not in str(await failed(401, json.dumps({"error": {"message": "Who are you?"}})))
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -13,7 +13,7 @@ from bus.port import BatchStatus
 from bus.types import RunId
 from bus.wire import Wire
 from tests.judge_stage import JudgeStage, judged_by
-from tests.model_stage import A, B, InMemory, Moment, OnServer, settled
+from tests.model_stage import SHORT, A, B, InMemory, Moment, OnServer, settled
 from tests.suites import make_suite, write_suite
 from tests.waiting import until
 from workers import redaction
@@ -214,6 +214,24 @@ async def test_a_judge_that_dies_is_replaced_and_each_run_is_scored_once(
     counters = await stage.closed()
     assert (counters.status, await stage.bins([A, B])) == (BatchStatus.CLOSED, ["pass", "fail"])
     assert counters.spent + counters.reserved >= lab.counts.model.billed - counters.estimated
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_a_judge_that_waits_for_a_dead_ones_place_makes_way_for_who_frees_it(
+    stage: JudgeStage, lab: Lab, concurrency: int
+) -> None:
+    """Two died, and the second had the only place. Their runs are taken over one at a time, the placeless one first."""
+    toml = judged_by(lab, model='slots = 1\nreclaim = "1s"', top=f"concurrency = {concurrency}")
+    await stage.judge(toml.replace('lease = "300ms"', f'lease = "{SHORT}"'), {"a": RIGHT, "b": WRONG})
+    stage.planner()
+    stage.worker()
+    await stage.until(lambda now: now.sealed == 2)
+    await stage.scorer(Moment("after", "score_claim"), slots=1).halted()
+    await stage.scorer(Moment("after", "open_judge"), slots=1).halted()
+    stage.scorer()
+    counters = await stage.closed()
+    assert await stage.bins([A, B]) == ["pass", "fail"]
+    assert counters.reserved == 0
 
 
 async def test_a_judge_that_woke_up_late_signs_nothing(stage: JudgeStage, lab: Lab) -> None:

@@ -37,14 +37,26 @@ def test_a_broken_stream_without_a_figure_costs_what_was_seen_and_a_guess() -> N
     """And with one, no guess. Whatever breaks afterwards, it is billed once."""
     meter = Meter(0.0)
     meter.take(Piece("a", 1))
-    assert meter.break_off(None, 40, 1.0) == 40
-    assert meter.break_off(None, 40, 2.0) == 0
-    assert meter.total == 41
+    for now in (1.0, 2.0):
+        meter.break_off(None, 40, now)
+        assert (meter.total, meter.guessed) == (41, 40)
     told = Meter(0.0)
     told.take(Piece("a", 1, Usage(30, 1)))
     told.take(Piece("b", 1))
-    assert told.break_off(Usage(30, 1), 40, 1.0) == 0
-    assert told.total == 32
+    told.break_off(Usage(30, 1), 40, 1.0)
+    assert (told.total, told.guessed) == (32, 0)
+
+
+def test_a_whole_answer_whose_usage_is_an_estimate_is_a_guess_but_for_what_was_seen() -> None:
+    """The prompt, and what its pieces held beyond one token each; of the endpoint's own figure nothing is."""
+    meter = Meter(0.0)
+    meter.take(Piece("many words", 1))
+    meter.finish(Usage(30, 3, estimated=True), 1.0)
+    assert (meter.total, meter.guessed) == (33, 32)
+    told = Meter(0.0)
+    told.take(Piece("many words", 1))
+    told.finish(Usage(30, 3), 1.0)
+    assert (told.total, told.guessed) == (33, 0)
 
 
 def test_an_answer_of_any_length_fits_into_the_call_that_binds_it() -> None:

@@ -192,3 +192,30 @@ async def test_what_is_given_up_without_a_figure_is_billed_by_what_was_seen(stag
     assert counters.estimated > 0
     assert counters.spent == counters.estimated + 1, "the answer has one token, and so the cut comes behind it"
     assert (counters.durable, counters.reserved) == (0, 0)
+
+
+@IN_MEMORY
+async def test_what_a_refused_answer_is_thought_to_have_cost_is_marked_as_a_guess(stage: ModelStage) -> None:
+    """A page in the place of the first answer, and no billing endpoint: its prompt was billed as if it were known."""
+    with Lab(seed=1) as lab:
+        lab.misbehave("model", "html", 1)
+        await stage.declare(
+            suite_of(lab).replace("billing_url", "# "), agent_DOT_py=ASKS_ONCE, cases_DOT_jsonl=ONE_CASE
+        )
+        counters = await stage.run_to_the_end()
+        assert counters.bins["pass"] == 1
+        assert counters.estimated > 0
+        assert counters.spent == lab.counts.model.billed + counters.estimated, "nobody is billed for a proxy's page"
+
+
+@IN_MEMORY
+async def test_an_answer_without_usage_counts_as_a_guess_but_for_what_was_seen(stage: ModelStage) -> None:
+    """It is stored, and paid for by an estimate: its transcript says so, and so does the batch."""
+    with Lab(seed=1) as lab:
+        toml = suite_of(lab, model="include_usage = false")
+        await stage.declare(toml, agent_DOT_py=ASKS_ONCE, cases_DOT_jsonl=ONE_CASE)
+        counters = await stage.run_to_the_end()
+    [event] = [event for event in await stage.events(A) if event["kind"] == "model"]
+    assert event["usage"]["estimated"]
+    assert counters.spent == event["usage"]["input"] + event["usage"]["output"]
+    assert counters.estimated == counters.spent - 1, "the answer has one token"

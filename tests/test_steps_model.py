@@ -446,6 +446,31 @@ async def test_a_corrupt_answer_costs_a_retry_and_frees_the_place(batch: Batch) 
     assert (await batch.bus.bind_call(held.ref, second, second_gen, answered())).verb is Verb.COMMIT
 
 
+@pytest.mark.parametrize("ok", [True, False])
+async def test_what_a_bound_answers_cost_was_guessed_at_is_counted_once(batch: Batch, ok: bool) -> None:
+    """A stored answer or one that is none: its guess stands as one. Delivered again, nothing is billed, nor guessed."""
+    held = await batch.claimed()
+    call, desk_gen = await opened_call(batch, held)
+    reply = replace(answered("x", [Chunk(1, 10), Chunk(2, 20)], ok=ok), estimated=20)
+    await batch.bus.bind_call(held.ref, call, desk_gen, reply)
+    assert await figures(batch) == {"spent": 30, "durable": 30, "estimated": 20}
+    async with batch.unchanged():
+        await batch.bus.bind_call(held.ref, call, desk_gen, reply)
+
+
+async def test_a_guess_that_was_billed_by_an_answer_in_doubt_is_counted_once(batch: Batch) -> None:
+    """A chunk is missing: what was delivered is spent, and guessed, now. The answer that is bound adds nothing."""
+    held = await batch.claimed()
+    call, desk_gen = await opened_call(batch, held)
+    reply = replace(answered("x", [Chunk(2, 20)]), estimated=15)
+    decision = await batch.bus.bind_call(held.ref, call, desk_gen, reply)
+    assert decision.reason == "missing_chunks"
+    assert await figures(batch) == {"spent": 20, "durable": 20, "reserved": 80, "estimated": 15}
+    whole = replace(reply, chunks=[Chunk(1, 0), Chunk(2, 20)])
+    assert (await batch.bus.bind_call(held.ref, call, desk_gen, whole)).verb is Verb.COMMIT
+    assert await figures(batch) == {"spent": 20, "durable": 20, "estimated": 15}
+
+
 async def test_a_corrupt_answer_beyond_the_retries_exhausts_the_run(batch: Batch) -> None:
     """No further prompt of it leaves. Its place is given back by its holder."""
     held = await batch.claimed()

@@ -392,6 +392,30 @@ async def test_a_judges_answer_that_is_none_frees_its_place(batch: Batch) -> Non
     assert (await batch.bus.bind_judge(scoring.ref, second, decision.answer["desk_gen"], reply)).verb is Verb.COMMIT
 
 
+@pytest.mark.parametrize("ok", [True, False])
+async def test_what_a_judges_answers_cost_was_guessed_at_is_counted_once(batch: Batch, ok: bool) -> None:
+    """As the candidate's."""
+    await batch.sealed()
+    scoring = await batch.scoring()
+    call = judged(scoring.ref)
+    await batch.bus.open_judge(scoring.ref, call)
+    reply = replace(answered("x", [Chunk(1, 10)], ok=ok), estimated=7)
+    await batch.bus.bind_judge(scoring.ref, call, 1, reply)
+    assert await figures(batch) == {"spent": 10, "durable": 10, "estimated": 7}
+    async with batch.unchanged():
+        await batch.bus.bind_judge(scoring.ref, call, 1, reply)
+
+
+async def test_a_guess_that_was_billed_before_is_not_counted_by_the_drop(batch: Batch) -> None:
+    """Its holder was cancelled while the answer was presented, and does not know how far that came."""
+    held = await batch.claimed()
+    call, desk_gen = await opened_call(batch, held)
+    reply = replace(answered("x", [Chunk(2, 20)]), estimated=15)
+    assert (await batch.bus.bind_call(held.ref, call, desk_gen, reply)).reason == "missing_chunks"
+    await batch.bus.drop_call(held.ref, call, reply.chunks, cancelled=True, estimated=15)
+    assert await figures(batch) == {"spent": 20, "durable": 20, "estimated": 15}
+
+
 async def test_a_scorer_that_was_succeeded_pays_and_binds_nothing(batch: Batch) -> None:
     """The next epoch judges under names of its own; the old one's place is swept."""
     await at(batch, 5_000)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
+from starlette.types import Receive, Scope, Send
 
 from bus.errors import InputError
 from bus.types import Plane, RunId
@@ -562,6 +563,34 @@ async def test_calls_of_an_mcp_server_that_never_starts_wait_for_it_once(
         assert (tmp_path / "starts.log").read_text() == "started\n"
     finally:
         await box.aclose()
+
+
+@pytest.mark.parametrize("value", ["", "two\nlines", None])
+async def test_an_mcp_server_is_not_asked_with_a_header_that_has_no_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    """It was connected to with an empty one, and said who knows what to whom it did not know."""
+    asked: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            raise NotImplementedError
+        asked.append(scope["path"])
+
+    if value is None:
+        monkeypatch.delenv("DESK_CANARY", raising=False)
+    else:
+        monkeypatch.setenv("DESK_CANARY", value)
+    async with served(app) as port:
+        tables = f'[mcp.desk]\nurl = "http://127.0.0.1:{port}/mcp"\nheaders_env = {{ X-Key = "DESK_CANARY" }}\n'
+        box = Toolbox(suite_of(tmp_path, f'{tables}[tools.told]\nmcp = "desk"\neffects = "outside"\n'))
+        try:
+            why = await box.ready("told")
+        finally:
+            await box.aclose()
+    assert why is not None
+    assert "nothing was asked: DESK_CANARY, set where the tool is called, is no header's value" in why
+    assert asked == []
 
 
 async def test_tools_of_an_mcp_server_behind_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

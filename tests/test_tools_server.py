@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +31,7 @@ from workers.runtime import SystemRuntime
 from workers.status import show_one
 from workers.tools.observing import UNDONE
 from workers.tools.serving import Together, Toolroom
+from workers.tools.slots import Slot
 from workers.worker import Worker
 
 ONE = '{"id": "a", "input": "1", "target": "done"}\n'
@@ -266,19 +267,58 @@ async def test_what_cannot_be_called_is_the_solvers_mistake(crew: Crew, asked: s
 
 
 async def test_a_tool_is_called_by_as_many_as_it_has_slots(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over all executors: two of them here, with a call each in hand."""
+    """Over all executors: two of them here, with a call each in hand. Who finds none free looks again, unrecorded."""
     monkeypatch.setattr("workers.tools.serving.SLOTS", 1)
+    looked, choose = [], Slot.choose
+
+    def chosen(slot: Slot, free: Collection[str]) -> bool:
+        looked.append(choose(slot, free))
+        return looked[-1]
+
+    monkeypatch.setattr(Slot, "choose", chosen)
     crew.tool.plan = ["hold", "", ""]
     await crew.begin('await run.tools.gather(*(call("book", seat=n) for n in range(3)))', slots=1)
     crew.holder()
     await crew.executor()
     await crew.executor()
     await until(lambda: len(crew.tool.requests) == 1, "the first call")
-    await crew.until(lambda now: now.refusals.get("slot_busy", 0) > 0)
+    await until(lambda: looked.count(False) >= 5, "the other to look, again and again")
     assert len(crew.tool.requests) == 1
     crew.tool.gate.set()
-    await crew.closed()
+    assert (await crew.closed()).refusals.get("slot_busy", 0) <= 2  # races that were lost
     assert sorted(crew.tool.made.values()) == [1, 1, 1]
+
+
+async def test_calls_that_wait_for_slots_leave_nothing_in_the_history(crew: Crew) -> None:
+    """Each question for a slot that another had was a line there: hundreds for a few fan-outs of fifty."""
+    await crew.begin('await run.tools.gather(*(call("book", seat=n) for n in range(30)))', slots=2)
+    crew.holder()
+    for _ in range(3):
+        await crew.executor()
+    counters = await crew.closed()
+    assert sorted(crew.tool.made.values()) == [1] * 30
+    assert counters.refusals.get("slot_busy", 0) < 30  # lost races: two looked, and one was faster
+
+
+async def test_an_executor_that_loses_the_race_for_a_slot_takes_another(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked, and another was faster: that is a refusal, and its call is neither lost nor made twice."""
+    crew.tool.plan = ["hold", ""]
+    await crew.begin('await run.tools.gather(call("book", seat=1), call("book", seat=2))', slots=2)
+    monkeypatch.setattr("workers.tools.serving.SLOTS", 1)
+    monkeypatch.setattr(SystemRuntime, "jitter", lambda _: 0.0)  # both prefer the first
+    crew.holder()
+    slow = await crew.executor(Moment("before", "tool_sent"))
+    await slow.halted()
+    await crew.executor()
+    await until(lambda: len(crew.tool.requests) == 1, "the first call")
+    slow.bus.resume()
+    counters = await crew.until(lambda now: now.refusals.get("slot_busy", 0) == 1)
+    await until(lambda: len(crew.tool.requests) == 2, "the second call, by the other slot")
+    crew.tool.gate.set()
+    counters = await crew.closed()
+    assert (counters.refusals, sorted(crew.tool.made.values())) == ({"slot_busy": 1}, [1, 1])
 
 
 # --- an executor dies, or falls silent --------------------------------------------------------------------
@@ -451,6 +491,27 @@ async def test_a_solver_that_asks_for_something_else_after_a_death_has_the_first
     assert len(crew.tool.undone) == 1
     assert crew.told == [["book", True, 'booked {"seat": 2}']]
     assert (await crew.row(A)).conversation == 1
+
+
+@pytest.mark.parametrize(
+    ("seat", "write", "why"),
+    [
+        ("run.gen", "", "it went another way: "),
+        ("1", "await run.workspace.write('notes.txt', 'one')\n", "the files that it wrote are lost"),
+    ],
+    ids=["another way", "lost writes"],
+)
+async def test_a_run_that_cannot_start_over_says_why_it_would_have(crew: Crew, seat: str, write: str, why: str) -> None:
+    """What it paid has no inverse. A solver that repeats itself to the letter was told that it went another way."""
+    solver = f'{write}return await run.tools.gather(call("pay", seat={seat}))'
+    await crew.begin(solver, tables="[workspace]\n")
+    first = crew.holder(Moment("after", "join"))
+    await crew.executor()
+    await first.halted()
+    crew.holder()
+    counters = await crew.closed()
+    assert counters.hole_reasons == {"stuck": 1}
+    assert (await crew.row(A)).detail.startswith(f"what it did outside cannot be undone, and {why}")
 
 
 # --- in one process, and in a workspace -------------------------------------------------------------------

@@ -21,12 +21,13 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 __all__ = ["ToolServer", "served"]
 
 
 @contextlib.asynccontextmanager
-async def served(app: Starlette) -> AsyncIterator[int]:
+async def served(app: ASGIApp) -> AsyncIterator[int]:
     """Serve an application on a free port, here."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1))

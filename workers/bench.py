@@ -76,7 +76,8 @@ async def run_bench(runs: int, workers: int, rounds: int, json_file: Path | None
     """Measure, print, and write `json_file` if it is given. Raises ViolationError when a history is incomplete."""
     if json_file is not None:
         check_writable(json_file)
-    with tempfile.TemporaryDirectory(prefix="evalbus-bench-") as name:
+    # What the server still writes while it ends is not worth a traceback.
+    with tempfile.TemporaryDirectory(prefix="evalbus-bench-", ignore_cleanup_errors=True) as name:
         home = Path(name) / "home"
         suite = _make_suite(Path(name) / "suite", runs)
         endpoint = await asyncio.to_thread(Endpoint.from_options, None, home)

@@ -5,8 +5,9 @@ read:   own pending entries first (at the start, and after each lost connection:
 hold:   no prefetch beyond the free slots. Every entry in memory is renewed each third of a lease time, those that
         wait to be claimed too.
 drive:  many at a time, but alone what somebody held before: it may be what that one died of (`workers.quarantine`).
-give:   a run that only waits for room at an endpoint goes back, uncounted, when one that somebody held before wants to
-        be alone: that one may be what the room is kept for, and nobody else will give it up.
+        All consumers of a process share that: what dies takes the others' entries with it.
+give:   a run that only waits, for room at an endpoint or for its tool calls, goes back, uncounted, when one that
+        somebody held before wants to be alone: that one may be what it waits for, and nobody else will give it up.
 wait:   what cannot be claimed yet stays ours and is renewed, but takes no slot: what it waits for may need that one.
         Meanwhile nothing new is read; it would wait, too.
 fenced: a beat that is refused cancels the task that held the lease. CancelledError is no Exception, so a solver
@@ -27,7 +28,7 @@ from bus.errors import EvalbusError
 from bus.port import BatchSpec, Bus, Entry, Group, Held, Ref, Runtime
 from bus.types import BatchId, ConsumerId, EntryId, LeaseId
 from workers.catalogue import Served
-from workers.quarantine import Quarantine
+from workers.quarantine import Owner, Place, Quarantine
 from workers.solver_time import SolverTime
 from workers.suite import Suite
 
@@ -53,7 +54,9 @@ class Lease:
     waiting: bool = False
     """It cannot be claimed yet."""
     time: SolverTime | None = None
-    """Of its run's solver, where it has one: it stands while the run waits for room that others have."""
+    """Of its run's solver, or of its judge, where it has one: it stands while that waits for room that others have."""
+    place: Place | None = None
+    """In its process's quarantine, while it is driven."""
     made_way: bool = False
     """It is being handed back for another."""
     ending: bool = False
@@ -121,18 +124,19 @@ class Consumer:
         slots: int | None = None,
         *,
         independent: bool = False,
+        quarantine: Quarantine | None = None,
     ) -> None:
         """`slots`: how many entries are driven at a time; by default what the served suites say.
 
-        `independent`: each entry waits for something of its own, and kills nobody: others are read while some wait, and
-        none is driven alone.
+        `independent`: each entry waits for something of its own, so others are read while some wait; and the handler
+        itself sees to it that a suspect is alone. `quarantine`: the process's; by default no other consumer is in it.
         """
         self._bus, self._runtime, self._group, self._name = bus, runtime, group, name
         self._catalogue, self._handler, self._given_slots = catalogue, handler, slots
         catalogue.prepare = handler.prepare
         self._independent = independent
         self._holding: dict[tuple[BatchId, EntryId], Lease] = {}
-        self._quarantine = Quarantine()
+        self._quarantine = quarantine or Quarantine()
         self._served: list[Served] = []
         self._stopping = asyncio.Event()
         self._freed = asyncio.Event()
@@ -202,10 +206,16 @@ class Consumer:
         if unknown := await self._take_over(served, free):
             return unknown
         block_ms = min(_BLOCK_MS, max(10, int((self._next_idle_scan - self._runtime.now()) * 1000)))
-        if not self._independent and any(lease.waiting for lease in self._holding.values()):
+        if self._would_wait():
             await self._pause(block_ms / 1000)
             return []
         return self._unknown(await self._bus.read(self._group, self._name, batches, free, block_ms))
+
+    def _would_wait(self) -> bool:
+        """Whether what is read now could not be driven here, while another process might."""
+        if self._independent:
+            return self._quarantine.is_closed
+        return any(lease.waiting for lease in self._holding.values())
 
     async def _take_over(self, served: Sequence[Served], most: int) -> list[Lease]:
         """Entries of silent consumers, when it is time to look for them."""
@@ -266,8 +276,11 @@ class Consumer:
             self._freed.set()
 
     async def _try(self, lease: Lease) -> float | None:
-        served, lease_id = self._catalogue.of(lease.entry.batch), LeaseId(self._runtime.token())
-        async with self._quarantine.enter(suspect=lease.redelivered and not self._independent):
+        entry, lease_id = lease.entry, LeaseId(self._runtime.token())
+        served = self._catalogue.of(entry.batch)
+        if self._independent:
+            return await self._handler.handle(lease, served, lease_id)
+        async with self._quarantine.enter(Owner(entry.batch, entry.run), suspect=lease.redelivered) as lease.place:
             return await self._handler.handle(lease, served, lease_id)
 
     async def _beat_for_ever(self) -> None:
@@ -282,10 +295,10 @@ class Consumer:
 
     def _make_way(self) -> None:
         """Hand back what only waits, when a suspect does: see the module's text. Once each."""
-        if not self._quarantine.is_wanted:
-            return
         for lease in self._holding.values():
-            if lease.task is not None and not lease.made_way and lease.only_waits(self._lease_of(lease)):
+            if lease.task is None or lease.place is None or lease.made_way:
+                continue
+            if self._quarantine.is_in_the_way(lease.place) and lease.only_waits(self._lease_of(lease)):
                 lease.made_way = True
                 log.info("lease.makes_way", batch=lease.entry.batch, run=lease.entry.run)
                 lease.task.cancel()

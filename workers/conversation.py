@@ -18,10 +18,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import structlog
 
@@ -34,12 +34,15 @@ from workers.consumer import Lease
 from workers.redaction import redacted
 from workers.solver_time import SolverTime
 
-__all__ = ["Again", "Broken", "Conversation", "Over", "Place", "Verdict", "event_json"]
+__all__ = ["GIVEN_UP_BEFORE", "Again", "Broken", "Conversation", "Over", "Place", "Verdict", "event_json"]
 
 log = structlog.get_logger("evalbus.worker")
 
 _AT_ONCE = 50  # events appended in one step
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two looks at undos that are under way
+
+GIVEN_UP_BEFORE: Final = "it was being given up already"
+"""Why a conversation turns whose turn was begun and not finished."""
 
 _inside: ContextVar[str] = ContextVar("evalbus_exchange", default="")
 
@@ -160,8 +163,15 @@ class Conversation:
         one = cls(bus, runtime, lease, ref, prefix, time)
         one._fan_out = bool(granted.get("windows"))
         gone = granted.get("wrote") and resume != "prefix"
-        if granted.get("turning") or gone or (resume == "fresh" and (prefix or granted.get("unresolved"))):
-            await one._turn_before_the_solver()
+        why = ""
+        if gone:
+            why = "the files that it wrote are lost"
+        elif resume == "fresh" and (prefix or granted.get("unresolved")):
+            why = 'its suite has it start over (resume = "fresh")'
+        elif granted.get("turning"):
+            why = GIVEN_UP_BEFORE
+        if why:
+            await one._turn_before_the_solver(why)
         elif granted.get("unresolved") and not one._fan_out:
             await one.lose()
         return one
@@ -216,19 +226,22 @@ class Conversation:
             if event.get("kind") == kind and _request_of(event) == request:
                 self._at, self._repeated = at + 1, self._repeated + 1
                 return event
-        await self.diverge(f"{kind} request")
+        await self.diverge(f"it went another way: its next {kind} request is not the one that was recorded")
         return None
 
-    async def diverge(self, what: str) -> None:
+    async def diverge(self, why: str) -> None:
         """Turn, and start the solver over if it was told anything of what is given up."""
         told = self._repeated
-        log.info("conversation.differs", run=self.ref.run, at=self._at, what=what)
-        await self.turn()
+        await self.turn(why)
         if told:
             await self.leave(Again())
 
-    async def turn(self) -> None:
-        """Give the conversation up, once all that it did outside is undone; the next one is live when this returns."""
+    async def turn(self, why: str) -> None:
+        """Give the conversation up, once all that it did outside is undone; the next one is live when this returns.
+
+        `why`: for the log, and for the hole when that cannot be undone.
+        """
+        log.info("conversation.given_up", run=self.ref.run, at=self._at, why=why)
         payload = event_json({"kind": "turned", "abandoned": self.head})
         pause = _FIRST_PAUSE
         while True:
@@ -237,9 +250,9 @@ class Conversation:
                 break
             if decision.verb is not Verb.IN_DOUBT:
                 if decision.reason == "stuck":
-                    await self.leave(Over("stuck", "what it did outside cannot be undone, and it went another way"))
+                    await self.leave(Over("stuck", f"what it did outside cannot be undone, and {why}"))
                 await self.lost(decision)
-            with self._time.stopped():
+            async with self.aside():
                 await self._runtime.sleep(pause * (0.75 + 0.5 * self._runtime.jitter()))
             pause = min(2 * pause, _LONGEST_PAUSE)
         self.ref = replace(self.ref, conversation=int(decision.answer["conversation"]))
@@ -248,8 +261,16 @@ class Conversation:
         self._begin([payload])
         log.info("conversation.turned", run=self.ref.run, conversation=self.ref.conversation)
 
-    async def _turn_before_the_solver(self) -> None:
-        turning = asyncio.ensure_future(self.turn())
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator[None]:
+        """Around what waits for tool calls or their undos, which this process may have to make: its time stands."""
+        place = self._lease.place
+        with self._time.stopped():
+            async with place.aside() if place is not None else nullcontext():
+                yield
+
+    async def _turn_before_the_solver(self, why: str) -> None:
+        turning = asyncio.ensure_future(self.turn(why))
         first: set[asyncio.Future[Any]] = {turning, self.verdict}
         try:
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
@@ -406,7 +427,7 @@ class Conversation:
         """Before the answer: all is written, and nothing of an earlier attempt is left that this one never did."""
         async with self._lock:
             if self._next() is not None or self._fan_out:
-                await self.diverge("answer")
+                await self.diverge("it went another way: it answered before it had asked for all that was recorded")
             if self._announced is not None:
                 await self.lose()
             self._pending += [_Pending(one) for one in self._restart()]

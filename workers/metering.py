@@ -34,6 +34,8 @@ class Meter:
     chunks: list[Chunk] = field(default_factory=list)
     """All that were cut, in order; the first `flushed` of them were billed while the answer came."""
     flushed: int = 0
+    guessed: int = 0
+    """Of the total, what was neither seen nor told; all of it is in the last chunk."""
     _billed: int = 0
     _waiting: int = 0
     _cut: float | None = None
@@ -73,22 +75,23 @@ class Meter:
     def finish(self, usage: Usage | None, now: float) -> None:
         """The stream is over: what the endpoint says it cost is what it cost, when that is more than was seen."""
         if usage is not None:
+            if usage.estimated:
+                self.guessed += max(usage.total - self.total, 0)
             self.total = max(self.total, usage.total)
         self._over = True
         self.cut(now)
 
-    def break_off(self, usage: Usage | None, prompt: int, now: float) -> int:
-        """The stream broke: bill what was seen. Returns how many of its tokens are a guess.
+    def break_off(self, usage: Usage | None, prompt: int, now: float) -> None:
+        """The stream broke: bill what was seen.
 
         Without a figure of the endpoint's the prompt is `prompt` tokens, as far as anybody here can tell.
         """
         if self._over:  # it was over before: what broke is what was to be done with it
-            return 0
+            return
         known = usage is not None and not usage.estimated
         if not known:
-            self.total += prompt
+            self.total, self.guessed = self.total + prompt, prompt
         self.finish(usage if known else None, now)
-        return 0 if known else prompt
 
     def settle(self, figure: int, now: float) -> None:
         """The stream is over, and this is the endpoint's own figure for it: the rest of it is billed."""

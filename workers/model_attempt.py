@@ -35,7 +35,7 @@ from bus.envelopes import MAX_PAYLOAD
 from bus.errors import EvalbusError
 from bus.port import Chunk, ModelCall, ModelReply, Runtime
 from bus.types import Decision, Digest, Verb
-from workers.conversation import Over, event_json
+from workers.conversation import GIVEN_UP_BEFORE, Over, event_json
 from workers.endpoints import Endpoint, EndpointError, Prepared, RateLimitedError, RefusedAnswerError, Reply, Stream
 from workers.metering import Meter
 from workers.model import Completion, reply_event
@@ -163,7 +163,7 @@ class Attempt:
             case "step_in_flight" if "desk_lease" in said:
                 await self._drop_stray(call, str(said["request"]), int(said["attempt"]), str(said["desk_lease"]))
             case "turning":
-                await conversation.diverge("turn that was begun")
+                await conversation.diverge(GIVEN_UP_BEFORE)
                 raise TryAgain
             case _:
                 await conversation.lost(decision)
@@ -195,13 +195,14 @@ class Attempt:
             await self._bind_refusal(call, desk_gen, error)
             raise TryAgain from error
         except EndpointError as error:
-            guessed = 0 if error.free else self._break_off()
+            if not error.free:
+                self._break_off()
             # Before its place is free for somebody else's request.
             if error.retry_after is not None or isinstance(error, RateLimitedError):
                 wanted = self._question.peace if error.retry_after is None else error.retry_after
                 await self._plane.limits.backoff(wanted)
             await self._flushed()
-            await self._drop(call, guessed, free=error.free)
+            await self._drop(call, free=error.free)
             raise
         self._meter.finish(reply.usage, self._site.runtime.now())
         await self._flushed()
@@ -238,12 +239,11 @@ class Attempt:
             flushing, self._flushing = self._flushing, None
             await flushing
 
-    def _break_off(self) -> int:
-        """The stream is over before its end. Returns how many of the tokens that it cost are a guess."""
-        if not self._sent:
-            return 0
-        usage = None if self._stream is None else self._stream.usage
-        return self._meter.break_off(usage, self._question.prepared.input_estimate, self._site.runtime.now())
+    def _break_off(self) -> None:
+        """The stream is over before its end."""
+        if self._sent:
+            usage = None if self._stream is None else self._stream.usage
+            self._meter.break_off(usage, self._question.prepared.input_estimate, self._site.runtime.now())
 
     # --- how it ends -------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class Attempt:
         payload = whole if len(whole.encode("utf-8", "surrogatepass")) <= _LONG else await self._put_aside(whole)
         digest = Digest(hashlib.sha256(payload.encode("utf-8", "surrogatepass")).hexdigest())
         meter, ref = self._meter, self._conversation.ref
-        answer = ModelReply(payload, digest, max(meter.last_seq, 1), meter.durable())
+        answer = ModelReply(payload, digest, max(meter.last_seq, 1), meter.durable(), estimated=meter.guessed)
         for _ in range(_BINDS):
             decision = await self._bus.bind_call(ref, call, desk_gen, answer)
             if decision.applied:
@@ -286,7 +286,8 @@ class Attempt:
         self._site.refusal = redacted(str(error))
         payload = event_json({"kind": "refused", "step": call.step, "reason": error.reason, "text": str(error)})
         digest = Digest(hashlib.sha256(payload.encode("utf-8", "surrogatepass")).hexdigest())
-        presented = ModelReply(payload, digest, self._meter.last_seq, self._meter.unflushed, ok=False)
+        meter = self._meter
+        presented = ModelReply(payload, digest, meter.last_seq, meter.unflushed, ok=False, estimated=meter.guessed)
         decision = await self._bus.bind_call(self._conversation.ref, call, desk_gen, presented)
         if decision.verb is not Verb.REPLAY:
             await self._not_bound(decision, call)
@@ -294,19 +295,19 @@ class Attempt:
         log.info("answer.refused", step=call.step, why=error.reason, left=decision.answer.get("model_left"))
 
     async def _not_bound(self, decision: Decision, call: ModelCall) -> NoReturn:
-        await self._drop(call, 0, free=True)
+        await self._drop(call, free=True)
         match decision.reason:
             case "superseded" | "prompt_hash" | "unknown_request":
                 raise TryAgain
             case "retries_exhausted":
                 await self._conversation.leave(Over("retries_exhausted", self._site.refusal or "it has no retry left"))
             case "turning":
-                await self._conversation.diverge("turn that was begun")
+                await self._conversation.diverge(GIVEN_UP_BEFORE)
                 raise TryAgain
             case _:
                 await self._conversation.lost(decision)
 
-    async def _drop(self, call: ModelCall, guessed: int, *, free: bool) -> None:
+    async def _drop(self, call: ModelCall, *, free: bool) -> None:
         """Take the request off the books; its connection is closed. `free`: there is nothing to be asked for."""
         figure = None if free else await self._plane.figure_of(call.request_id)
         decision = await self._bus.drop_call(
@@ -315,7 +316,7 @@ class Attempt:
             self._meter.unflushed,
             cancelled=True,
             billed=figure,
-            estimated=guessed if figure is None else 0,
+            estimated=self._meter.guessed if figure is None else 0,
         )
         self._closed = True
         log.info("call.dropped", step=call.step, tokens=self._meter.total, figure=figure, decision=str(decision))
@@ -324,9 +325,9 @@ class Attempt:
         """The same in a task of its own: who is cancelled must not leave a reservation behind."""
 
         async def drop() -> None:
-            guessed = self._break_off()
+            self._break_off()
             await self._flushed()
-            await self._drop(call, guessed, free=not self._sent)
+            await self._drop(call, free=not self._sent)
 
         task = asyncio.ensure_future(drop())
         self._site.dropping.add(task)

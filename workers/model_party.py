@@ -82,5 +82,5 @@ class Party(Protocol):
     async def lose(self) -> None:
         """An older generation's call has the place, and will not be answered."""
 
-    async def diverge(self, what: str) -> None:
-        """The conversation is being given up."""
+    async def diverge(self, why: str) -> None:
+        """The conversation is given up, for this reason."""

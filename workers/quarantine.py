@@ -1,9 +1,19 @@
-"""A process in which many runs are driven at a time, or one suspect alone.
+"""A process in which many runs and tool calls are driven at a time, or one suspect alone.
 
 A run that kills its process takes its neighbours in that process with it, and their claims count towards poison as
 much as its own. So an entry that was given to somebody before is a suspect: it waits here until it has the process
 for itself, and is claimed only then. Whatever dies from there on is its own doing, and nothing is counted against
-those that wait beside it.
+those that wait beside it. A tool call kills as well as a run, so those that a process makes pass here too.
+
+A run that waits for its tool calls stands aside meanwhile, or each would wait for the other:
+
+| who comes      | waits until                                                                                    |
+|----------------|------------------------------------------------------------------------------------------------|
+| a suspect      | nobody is in but the run that waits for it: whoever stands aside was claimed, too              |
+| a run          | no suspect is in, and none waits                                                               |
+| a tool call    | no suspect is in but one that stands aside. It does not give way to suspects that wait, for    |
+|                | they may wait for a run that waits for it                                                      |
+| who goes on    | no suspect is in but one that stands aside; and if it is a suspect, until who came has left    |
 """
 
 from __future__ import annotations
@@ -11,45 +21,109 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
-__all__ = ["Quarantine"]
+from bus.types import BatchId, RunId
+
+__all__ = ["Owner", "Place", "Quarantine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The run that is driven, or that a tool is called for."""
+
+    batch: BatchId
+    run: RunId
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """What somebody has in a quarantine."""
+
+    owner: Owner
+    suspect: bool
+    is_tool: bool
+    _quarantine: Quarantine = field(repr=False)
+    is_aside: bool = False
+    """It waits for its tool calls."""
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator[None]:
+        """Let others in while it waits for its tool calls, and wait to go on. An exception is not kept waiting."""
+        await self._quarantine._stand(self, aside=True)
+        yield
+        await self._quarantine._stand(self, aside=False)
+
+    @asynccontextmanager
+    async def outside(self) -> AsyncIterator[None]:
+        """Be out for a while, as if it had never come in, and come in again. An exception is not kept waiting."""
+        await self._quarantine._leave(self)
+        yield
+        await self._quarantine._come(self)
 
 
 class Quarantine:
-    """Many ordinary runs at a time, or one suspect alone."""
+    """Many ordinary runs and tool calls at a time, or one suspect alone. One for all consumers of a process."""
 
     def __init__(self) -> None:
         """Nobody is in."""
-        self._ordinary = 0
-        self._alone = False
-        self._waiting = 0
+        self._in: list[Place] = []
+        self._waiting: list[Place] = []  # suspects
         self._changed = asyncio.Condition()
 
+    def is_in_the_way(self, place: Place) -> bool:
+        """Whether a suspect waits for that one to leave."""
+        return any(one.owner != place.owner for one in self._waiting)
+
     @property
-    def is_wanted(self) -> bool:
-        """Whether a suspect waits to have the process for itself."""
-        return self._waiting > 0
+    def is_closed(self) -> bool:
+        """Whether a tool call that is read now has to wait for a suspect, or would make one wait for nothing."""
+        if any(one.suspect and not one.is_aside for one in self._in):
+            return True
+        return bool(self._waiting) and not any(one.is_aside for one in self._in)
 
     @asynccontextmanager
-    async def enter(self, *, suspect: bool) -> AsyncIterator[None]:
-        """Wait for the place; a waiting suspect goes before ordinary runs that come later."""
-        async with self._changed:
-            if suspect:
-                self._waiting += 1
-                try:
-                    await self._changed.wait_for(lambda: not self._alone and self._ordinary == 0)
-                finally:
-                    self._waiting -= 1
-                self._alone = True
-            else:
-                await self._changed.wait_for(lambda: not self._alone and self._waiting == 0)
-                self._ordinary += 1
+    async def enter(self, owner: Owner, *, suspect: bool, is_tool: bool = False) -> AsyncIterator[Place]:
+        """Wait for a place: see the module's text."""
+        place = Place(owner, suspect, is_tool, self)
+        await self._come(place)
         try:
-            yield
+            yield place
         finally:
-            async with self._changed:
-                if suspect:
-                    self._alone = False
-                else:
-                    self._ordinary -= 1
+            await self._leave(place)
+
+    async def _come(self, place: Place) -> None:
+        async with self._changed:
+            if place.suspect:
+                self._waiting.append(place)
+            try:
+                await self._changed.wait_for(lambda: self._has_room_for(place))
+            finally:
+                if place.suspect:
+                    self._waiting.remove(place)
+                    self._changed.notify_all()  # one that waits no more keeps no run out
+            self._in.append(place)
+
+    async def _leave(self, place: Place) -> None:
+        async with self._changed:
+            if place in self._in:  # it may have left from outside
+                self._in.remove(place)
                 self._changed.notify_all()
+
+    async def _stand(self, place: Place, *, aside: bool) -> None:
+        async with self._changed:
+            place.is_aside = aside
+            self._changed.notify_all()
+            if not aside:
+                await self._changed.wait_for(lambda: self._may_go_on(place))
+
+    def _has_room_for(self, place: Place) -> bool:
+        if place.suspect:
+            return all(one.is_aside and one.owner == place.owner for one in self._in)
+        if place.is_tool:
+            return all(one.is_aside or not one.suspect for one in self._in)
+        return not self._waiting and not any(one.suspect for one in self._in)
+
+    def _may_go_on(self, place: Place) -> bool:
+        # Who stands aside beside a suspect is not driven: it came before, or it is the run that waits for it.
+        return all(one is place or one.is_aside or not (one.suspect or place.suspect) for one in self._in)

@@ -31,6 +31,7 @@ from workers import logs, nursery_client
 from workers.bundle import BundleKey, fetch, take_key
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
+from workers.leftovers import clear_leftovers
 from workers.planner import Planner
 from workers.role_options import STOPPED, Role, RoleOptions
 from workers.runtime import SystemRuntime
@@ -115,6 +116,8 @@ async def _built(
     lease: float,
 ) -> AsyncIterator[_Stoppable]:
     structlog.contextvars.bind_contextvars(consumer=name)
+    if options.role is not Role.PLANNER:
+        clear_leftovers(work.parent, name)
     if options.role is Role.PLANNER:
         yield Planner(bus, runtime, name, catalogue)
     elif options.role is Role.SCORER:
@@ -126,7 +129,9 @@ async def _built(
     else:
         room, beside = Toolroom(), RedisBus(endpoint, runtime, plane=options.plane, lease=lease)
         worker = Worker(bus, runtime, name, work, bus.limits_of, room.tools_of(bus, runtime))
-        runs = Consumer(bus, runtime, Group.WORKER, name, catalogue, worker, options.slots)
+        runs = Consumer(
+            bus, runtime, Group.WORKER, name, catalogue, worker, options.slots, quarantine=room.quarantine
+        )  # fmt: skip
         try:
             yield Together([runs, room.consumer(beside, runtime, name, catalogue)])
         finally:

@@ -30,7 +30,7 @@ from workers.model_plane import LimitsOf
 from workers.redaction import redacted
 from workers.scoring import Scorer, ScorerError, Sealed, make_scorer
 from workers.suite import Suite
-from workers.workspace import TreeError, directory_of, remove_tree, tree_hash, unpack
+from workers.workspace import TreeError, directory_of, discard, make_directory, remove_tree, tree_hash, unpack
 
 __all__ = ["ScorerRole", "head_of"]
 
@@ -50,7 +50,7 @@ def head_of(events: Sequence[Event]) -> Digest:
 
 def _unpack(data: bytes, folder: Path) -> None:
     remove_tree(folder)
-    folder.mkdir(parents=True)
+    make_directory(folder)
     unpack(data, folder)
 
 
@@ -105,7 +105,7 @@ class ScorerRole:
             finally:
                 if folder.exists():
                     with contextlib.suppress(OSError):  # litter, not a loss: the next epoch has a directory of its own
-                        await asyncio.to_thread(remove_tree, folder)
+                        await asyncio.to_thread(discard, folder, self._work)
             if not ended.applied:
                 log.warning("score.refused", decision=str(ended))
         return None

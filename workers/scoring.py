@@ -167,7 +167,8 @@ class _CommandScorer:
 
     async def score(self, case: Case, sealed: Sealed) -> Score:
         table = self.suite.scorer
-        with tempfile.TemporaryDirectory(prefix="evalbus-score-") as own:
+        # A command may leave what cannot be removed: litter, and no reason to lose its verdict.
+        with tempfile.TemporaryDirectory(prefix="evalbus-score-", ignore_cleanup_errors=True) as own:
             outside = Path(own)
             workspace = (sealed.workspace or outside / "workspace").absolute()
             workspace.mkdir(exist_ok=True)

@@ -37,7 +37,7 @@ from workers.solver_time import SolverTime
 from workers.solving import Solver, SolverError, SolverTimeoutError, make_solver
 from workers.suite import Suite
 from workers.tools.serving import ToolsOf
-from workers.workspace import Packed, TreeError, Workspace, directory_of, pack, prepare, remove_tree
+from workers.workspace import Packed, TreeError, Workspace, directory_of, discard, pack, prepare
 from workers.writes import FencedWorkspace
 
 __all__ = ["Worker"]
@@ -49,9 +49,9 @@ _TICK = 0.05  # seconds at least between two looks at a clock that stands
 _GRACE = 5.0  # seconds for a solver that is cancelled; one that holds on is left behind, and refused from then on
 
 
-def _clear(folder: Path) -> None:
+def _clear(folder: Path, work: Path) -> None:
     try:
-        remove_tree(folder)
+        discard(folder, work)
     except OSError as error:  # litter, not a loss: the next attempt has a directory of its own
         log.warning("workspace.left_behind", folder=str(folder), why=str(error))
 
@@ -144,7 +144,7 @@ class Worker:
                         conversation.start_over()
         finally:
             if folder.exists():
-                await asyncio.to_thread(_clear, folder)
+                await asyncio.to_thread(_clear, folder, self._work)
 
     async def _attempt(
         self, served: Served, conversation: Conversation, time: SolverTime, folder: Path
@@ -172,7 +172,7 @@ class Worker:
         if calls is not None and suite.model is not None:
             run = replace(run, model=Model(calls, suite.model.api))
         if self._tools_of is not None and suite.tools:
-            run = replace(run, tools=self._tools_of(served, conversation, workspace, time))
+            run = replace(run, tools=self._tools_of(served, conversation, workspace))
 
         async def answer() -> _Answer:
             conversation.attendance.begin()

@@ -29,6 +29,8 @@ __all__ = [
     "Workspace",
     "copy_of_case",
     "directory_of",
+    "discard",
+    "make_directory",
     "pack",
     "prepare",
     "remove_tree",
@@ -61,7 +63,7 @@ class Workspace:
     @property
     def path(self) -> Path:
         """The directory. Many runs never look into theirs, so it is made here and not before."""
-        self._path.mkdir(parents=True, exist_ok=True)
+        make_directory(self._path)
         return self._path
 
     def locate(self, relative: str) -> Path:
@@ -136,7 +138,7 @@ def prepare(suite: Suite, case: Case, path: Path) -> Workspace:
         if path.exists():
             remove_tree(path)
         if table is not None:
-            path.mkdir(parents=True)
+            make_directory(path)
     except OSError as error:
         raise TreeError.from_os(error) from error
     if table is not None and table.template is not None:
@@ -161,6 +163,27 @@ def copy_of_case(suite: Suite, template: str, case: Case, into: Path, ignore: Se
 def directory_of(work: Path, batch: BatchId, run: RunId, gen: Gen) -> Path:
     """Where an attempt's workspace lies: `<work>/<batch>/<run>/<gen>`, names made fit for a file system."""
     return work / _file_name(batch) / _file_name(run) / str(gen)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and those that it lies in, unless it is there. Raises OSError."""
+    for _ in range(100):  # an attempt that has just ended may remove one of these while it is empty: see `discard`
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            path.mkdir(parents=True, exist_ok=True)
+            return
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def discard(folder: Path, work: Path) -> None:
+    """Remove an attempt's directory, and those that it leaves empty, up to `work`. Raises OSError."""
+    remove_tree(folder)
+    for above in folder.parents:
+        if not above.is_relative_to(work):
+            return
+        try:
+            above.rmdir()
+        except OSError:  # another attempt is in it
+            return
 
 
 def _file_name(text: str) -> str:

@@ -85,9 +85,10 @@ local function read_chunks(a, first)
 end
 
 -- What was delivered was spent, whoever presents it and whatever becomes of the command that carries it. Returns the
--- first refusal if there is one, else the last chunk's answer; a duplicate only when there was nothing new.
-local function bill(run, batch, chunks)
-  local said
+-- first refusal if there is one, else the last chunk's answer; a duplicate only when there was nothing new. `guessed` of
+-- their tokens nobody measured: counted as such as far as they are billed now, and so not once more when they come again.
+local function bill(run, batch, chunks, guessed)
+  local before, said = int(batch, 'spent'), nil
   for _, chunk in ipairs(chunks) do
     local d = ledger.chunk(run, batch, chunk, keep)
     local args = {seq = chunk.seq, tokens = chunk.tokens, durable = chunk.durable}
@@ -98,6 +99,8 @@ local function bill(run, batch, chunks)
       said.answer = d.answer
     end
   end
+  local more = math.min(guessed or 0, int(batch, 'spent') - before)
+  if more > 0 then keep(batch, 'estimated', int(batch, 'estimated') + more) end
   return said
 end
 

@@ -18,6 +18,7 @@ local a, malformed = begin('run.bind_call', KEYS[7], KEYS[2], {
   server = 'str?', run = 'str', lease_id = 'str', gen = 'int1', conversation = 'int', step = 'str', request_id = 'str',
   attempt = 'int1', desk = 'str', desk_lease = 'str', desk_gen = 'int', prompt_hash = 'str', parent = 'str',
   seq = 'int1', intent = 'str', payload_ok = 'bool', digest = 'str', head = 'str', last_seq = 'int', chunks = 'int',
+  estimated = 'int?',
 })
 if not a then return malformed end
 if #ARGV ~= 1 + 1 + 3 * a.chunks or a.desk ~= 'model'
@@ -29,9 +30,9 @@ local chunks = read_chunks(a, 3)
 if not chunks or (a.payload_ok and (not is_text(a.payload) or a.last_seq == 0)) then
   return refused(reject('schema'))
 end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], unpack(ledger.totals))
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'estimated', unpack(ledger.totals))
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
-bill(run, batch, chunks)
+bill(run, batch, chunks, a.estimated)
 local desk = open_desk(KEYS[4], 'l:' .. a.desk_lease)
 if is_mixed_up(run, desk, a) then return refused(reject('schema')) end
 local turned, floor = has_turned(run, a), floor_of(batch)

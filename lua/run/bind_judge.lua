@@ -13,7 +13,7 @@ RETURNS  commit | duplicate | replay payload_corrupt | in_doubt missing_chunks
 local a, malformed = begin('run.bind_judge', KEYS[4], KEYS[2], {
   server = 'str?', run = 'str', lease_id = 'str', gen = 'int1', step = 'str', request_id = 'str', attempt = 'int1',
   desk = 'str', desk_lease = 'str', desk_gen = 'int', payload_ok = 'bool', digest = 'str', last_seq = 'int',
-  chunks = 'int',
+  chunks = 'int', estimated = 'int?',
 })
 if not a then return malformed end
 if #ARGV ~= 1 + 3 * a.chunks or a.desk ~= 'judge' or not is_call(a, a.run .. '~j' .. number_text(a.gen) .. '.') then
@@ -21,9 +21,9 @@ if #ARGV ~= 1 + 3 * a.chunks or a.desk ~= 'judge' or not is_call(a, a.run .. '~j
 end
 local chunks = read_chunks(a, 2)
 if not chunks or (a.payload_ok and a.last_seq == 0) then return refused(reject('schema')) end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], unpack(ledger.totals))
+local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'estimated', unpack(ledger.totals))
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
-bill(run, batch, chunks)
+bill(run, batch, chunks, a.estimated)
 local desk = open_desk(KEYS[3], 'l:' .. a.desk_lease)
 if is_mixed_up(run, desk, a) then return refused(reject('schema')) end
 if past(run, a.desk_lease) and run.data['d.done:' .. a.step] == a.desk_lease

@@ -19,7 +19,7 @@ local chunks = read_chunks(a, 2)
 if not chunks then return refused(reject('schema')) end
 local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'clock', 'estimated', unpack(ledger.totals))
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
-bill(run, batch, chunks)
+bill(run, batch, chunks, a.estimated)
 local desk, place = open_desk(KEYS[3], 'l:' .. a.desk_lease), {step = a.step, lease = a.desk_lease}
 if is_mixed_up(run, desk, a) then return refused(reject('schema')) end
 local entry = held(desk, a.desk_lease)
@@ -32,5 +32,4 @@ else
   if entry and entry.state == 'expired' then return again(duplicate()) end
   if not step('admission.expire', admission.expire(desk, run, place, now_ms(batch)), place) then return refused() end
 end
-if a.estimated > 0 then add(batch, 'estimated', a.estimated) end
 return done(commit())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -158,7 +159,8 @@ class HttpEndpoint:
         self.spec = spec
         self._client, self._dialect = client, dialect
         self._url = _url(spec, dialect.path)
-        self._failures = Failures(spec, f"{self._url.scheme}://{self._url.netloc.decode()}")
+        hint = "" if _has_version(self._url) else "is /v1 missing in base_url?"
+        self._failures = Failures(spec, f"{self._url.scheme}://{self._url.netloc.decode()}", hint)
         _check_key(spec)
 
     def request(self, messages: Messages, params: Params | None = None) -> Prepared:
@@ -246,6 +248,11 @@ def _url(spec: EndpointSpec, path: str) -> httpx.URL:
     if path.startswith(f"{version}/") and base.endswith(version):
         path = path.removeprefix(version)
     return url.copy_with(path=base + path, fragment=None)
+
+
+def _has_version(url: httpx.URL) -> bool:
+    """Whether a part of the path is one: `v1`, `v3`, `v1beta`. Nearly every server has its API below one."""
+    return any(re.fullmatch(r"v[0-9]+[a-z0-9]*", part) for part in url.path.split("/"))
 
 
 def _check_key(spec: EndpointSpec) -> None:

@@ -39,7 +39,8 @@ _MAX_PAUSE = 3600.0
 """Seconds: no header of a server's may stop a fleet for longer than that at a time."""
 
 _BAD_REQUEST = range(400, 500)
-_UNUSABLE = (401, 402, 403, 404)
+_NOT_FOUND = 404
+_UNUSABLE = (401, 402, 403, _NOT_FOUND)
 _NOT_NOW = (408, 409, 425)
 """Of the 4xx, those that say nothing about the request: a time ran out, a lock, too early."""
 _RATE_LIMITED = 429
@@ -57,7 +58,7 @@ _KINDS = {
     "authentication_error": 401,
     "billing_error": 402,
     "permission_error": 403,
-    "not_found_error": 404,
+    "not_found_error": _NOT_FOUND,
 }
 """What an error in a stream calls itself, as the status that it would have had; any other is the server's fault."""
 
@@ -86,9 +87,9 @@ def _http_date(text: str) -> float | None:
 class Failures:
     """Makes the errors of one endpoint."""
 
-    def __init__(self, spec: EndpointSpec, where: str) -> None:
-        """`where`: what the errors call the endpoint; no secret."""
-        self._where = where
+    def __init__(self, spec: EndpointSpec, where: str, not_found: str = "") -> None:
+        """`where`: what the errors call the endpoint; no secret. `not_found`: what may be the matter when it is 404."""
+        self._where, self._not_found = where, not_found
         self._key = spec.key
 
     def of_status(self, status: int, headers: Mapping[str, str], body: bytes) -> EndpointError:
@@ -99,7 +100,10 @@ class Failures:
         message, kind = self._message(body)
         if status == _RATE_LIMITED and kind == _NO_QUOTA:
             return UnusableError(self._line(f"{status}: {message}"))
-        return self._of(status, f"{status}: {message}" if message else str(status), retry_after(headers), free=True)
+        told = f"{status}: {message}" if message else str(status)
+        if status == _NOT_FOUND and self._not_found:
+            told = f"{told} ({self._not_found})"
+        return self._of(status, told, retry_after(headers), free=True)
 
     def of_json(self, body: bytes) -> EndpointError:
         """JSON in one piece where a stream was asked for: an error, or the answer of an endpoint that cannot stream."""

@@ -94,9 +94,9 @@ class Hearing:
         """No other generation's call can be in the way."""
         raise AssertionError("a judge's call has no place in a transcript")
 
-    async def diverge(self, what: str) -> None:
+    async def diverge(self, why: str) -> None:
         """Nothing can be given up."""
-        raise AssertionError(f"a judge's call has no conversation to turn: {what}")
+        raise AssertionError(f"a judge's call has no conversation to turn: {why}")
 
 
 class JudgeSteps:

@@ -79,7 +79,7 @@ class Judge:
 
     async def judge(self, bench: Bench, case: Case, answer: str) -> Judged:
         """The verdict on an answer. Raises JudgeError, or ScorerError when reading it fails."""
-        time = SolverTime(bench.runtime.now)
+        time = bench.lease.time = SolverTime(bench.runtime.now)
         hearing = Hearing(bench.lease, bench.ref, bench.head, bench.length, self._table.retries)
         calls = ModelCalls(Site(JudgeSteps(bench.bus, hearing), bench.runtime, hearing, self._plane, time))
         task = asyncio.ensure_future(self._verdict(bench, calls, case, answer))

@@ -1,6 +1,6 @@
 """Executes what runs want done outside, from the `tools` stream: any worker, for any run.
 
-    tool_claim → a slot, tool_sent → the call → tool_complete
+    a slot that is free → tool_claim → tool_sent → the call → tool_complete
 
 Each claim has an executor's name of its own. Only `tool_sent` licenses a call, and what comes after it decides how the
 call may end:
@@ -17,6 +17,10 @@ call may end:
 A tool that only reads needs no license, and no doubt comes of it: when its executor dies, the next one reads again. Its
 intent ends as failed, which is what fence 2 calls one that has done nothing, so that nobody tries to take it back; what
 was read is its observation (`workers.tools.observing`).
+
+A call may kill the process that makes it, and all that this one holds. So a message that somebody had before, and whose
+call may still be made, is claimed when nothing else is driven here (`workers.quarantine`). What only waits for a slot
+waits before that: neither is it claimed, nor does it keep anybody out.
 """
 
 from __future__ import annotations
@@ -28,15 +32,16 @@ from typing import Final
 
 import structlog
 
-from bus.port import BatchInfo, BatchSpec, Bus, Entry, Outcome, Runtime
-from bus.types import ConsumerId, Decision, Gen, LeaseId, Plane, Verb
+from bus.port import BatchInfo, BatchSpec, Bus, Entry, IntentState, Outcome, Runtime
+from bus.types import BatchId, ConsumerId, Decision, Gen, LeaseId, Plane, Verb
 from workers.catalogue import Served
 from workers.consumer import Lease
+from workers.quarantine import Owner, Place, Quarantine
 from workers.redaction import redacted
 from workers.suite import Suite
 from workers.tools.keys import wire_key
 from workers.tools.observing import kept_text, read_text
-from workers.tools.slots import Slots
+from workers.tools.slots import Slot, Slots
 from workers.tools.tables import ToolTable
 from workers.tools.text import shortened
 from workers.tools.toolbox import Toolbox, Toolboxes
@@ -54,8 +59,14 @@ _ECHO: Final = 200
 """Characters of what a tool sent back in the place of the key."""
 
 _SHORTEST: Final = 0.05
-_LONGEST: Final = 2.0
-"""Seconds between two questions for a place. Each refusal is a line in the history, so they become fewer."""
+_LONGEST: Final = 1.0
+"""Seconds between two looks at the slots, or two questions for room on the plane."""
+
+_UNDO: Final = "~undo"
+"""What an undo's name ends in."""
+
+_CALLABLE: Final = frozenset({IntentState.QUEUED, IntentState.EXECUTING})
+"""It has not left: whoever claims it calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +110,19 @@ class _Claimed:
 class Executor:
     """`workers.consumer.Handler` of the group that reads the `tools` stream."""
 
-    def __init__(self, bus: Bus, runtime: Runtime, name: ConsumerId, boxes: Toolboxes, wakings: Wakings) -> None:
-        """`wakings`: told of each intent that ended here."""
+    def __init__(
+        self,
+        bus: Bus,
+        runtime: Runtime,
+        name: ConsumerId,
+        boxes: Toolboxes,
+        wakings: Wakings,
+        quarantine: Quarantine,
+    ) -> None:
+        """`wakings`: told of each intent that ended here. `quarantine`: of all that this process drives."""
         self._bus, self._runtime, self._name = bus, runtime, name
-        self._boxes, self._wakings = boxes, wakings
-        self._slots = Slots()
+        self._boxes, self._wakings, self._quarantine = boxes, wakings, quarantine
+        self._slots = Slots(runtime.jitter)
 
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
         """Import the suite's tools. Raises InputError."""
@@ -115,57 +134,86 @@ class Executor:
 
     async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
         """Claim an intent and execute it. Returns the seconds after which to look again at one that is in doubt."""
+        if not await self._is_in_doubt(lease, served, lease_id):
+            return None
+        lease.redelivered = True
         doubt = min(served.lease, int(served.info.spec.limits.get("ack_bound_ms", 0)) / 4000)
-        return max(doubt, _SHORTEST) if await self._is_in_doubt(lease.entry, served, lease_id) else None
+        return max(doubt, _SHORTEST)
 
-    async def _is_in_doubt(self, entry: Entry, served: Served, lease_id: LeaseId) -> bool:
+    async def _is_in_doubt(self, lease: Lease, served: Served, lease_id: LeaseId) -> bool:
+        entry = lease.entry
+        rows = await self._bus.intents(entry.batch, entry.run, [entry.fields.get("intent", "")])
+        if not rows or rows[0].state not in _CALLABLE:  # a claim may end it, or call it back, and makes no call
+            decision = await self._claim(entry, lease_id)
+            return decision.verb is Verb.IN_DOUBT or "args" in decision.answer
+        [row] = rows
+        box = self._boxes.of(served.suite)
+        table = box.tables.get(row.tool)
+        async with self._slots.one(row.tool, 1 if table is None else table.slots) as slot:
+            if table is not None and table.effects != "none" and not _is_undo(row.id):
+                await self._choose(entry.batch, slot)
+            owner = Owner(entry.batch, entry.run)
+            async with self._quarantine.enter(owner, suspect=lease.redelivered, is_tool=True) as place:
+                decision = await self._claim(entry, lease_id)
+                claimed = _Claimed.of(entry, lease_id, decision, served.info)
+                if claimed is None:
+                    return decision.verb is Verb.IN_DOUBT
+                with structlog.contextvars.bound_contextvars(
+                    batch=entry.batch, intent=claimed.intent, tool=claimed.tool
+                ):
+                    return await self._execute(claimed, box, slot, place)
+
+    async def _claim(self, entry: Entry, lease_id: LeaseId) -> Decision:
         decision = await self._bus.tool_claim(entry, lease_id, self._name)
         self._wakings.ring(entry.batch, entry.run)  # a claim ends what can't go on
-        claimed = _Claimed.of(entry, lease_id, decision, served.info)
-        if claimed is None:
-            if not decision.applied:
-                log.info("tool.not_claimed", batch=entry.batch, run=entry.run, decision=str(decision))
-            return decision.verb is Verb.IN_DOUBT
-        with structlog.contextvars.bound_contextvars(batch=entry.batch, intent=claimed.intent, tool=claimed.tool):
-            box = self._boxes.of(served.suite)
-            table = box.tables.get(claimed.tool)
-            if table is None:  # the same suite declared it: somebody put the row by other means
-                return await self._complete(claimed, Answer(False, f"the suite has no tool {claimed.tool!r}"))
-            if table.effects == "none":
-                async with self._slots.one(claimed.tool, table.slots):
-                    answer = await box.run(self._order(claimed, table))
-                return await self._complete(claimed, Answer(False, read_text(answer)))
-            return await self._act(claimed, box, table)
+        if not decision.applied:
+            log.info("tool.not_claimed", batch=entry.batch, run=entry.run, decision=str(decision))
+        return decision
+
+    async def _choose(self, batch: BatchId, slot: Slot) -> None:
+        """Wait for a slot that no call of the fleet has. Looking is free; asking in vain is a line in the history."""
+        pause = _SHORTEST
+        while not slot.choose(await self._bus.free_slots(batch, slot.names)):
+            await self._runtime.sleep(pause * (0.75 + 0.5 * self._runtime.jitter()))
+            pause = min(2 * pause, _LONGEST)
+
+    async def _execute(self, claimed: _Claimed, box: Toolbox, slot: Slot, place: Place) -> bool:
+        table = box.tables.get(claimed.tool)
+        if table is None:  # the same suite declared it: somebody put the row by other means
+            return await self._complete(claimed, Answer(False, f"the suite has no tool {claimed.tool!r}"))
+        if table.effects == "none":
+            answer = await box.run(self._order(claimed, table))
+            return await self._complete(claimed, Answer(False, read_text(answer)))
+        return await self._act(claimed, box, table, slot, place)
 
     async def give_back(self, lease: Lease) -> None:
         """What was not sent is left to redelivery; of what was sent and not answered, nobody knows."""
 
-    async def _act(self, claimed: _Claimed, box: Toolbox, table: ToolTable) -> bool:
+    async def _act(self, claimed: _Claimed, box: Toolbox, table: ToolTable, slot: Slot, place: Place) -> bool:
         if (why := await box.ready(claimed.tool)) is not None:
             return await self._complete(claimed, Answer(False, why))
-        async with self._slots.one(claimed.tool, table.slots) as place:
-            pause, tried = _SHORTEST, 1
-            while True:
-                # The bound begins on the server after this, so our clock is on the safe side.
-                asked = self._runtime.now()
-                decision = await self._bus.tool_sent(
-                    claimed.entry.batch, claimed.entry.run, claimed.intent, claimed.gen, claimed.executor, place.name
-                )
-                if decision.applied:
-                    break
-                if decision.reason not in ("slot_busy", "capacity"):
-                    log.info("tool.not_sent", decision=str(decision))
-                    self._wakings.ring(claimed.entry.batch, claimed.entry.run)
-                    return decision.verb is Verb.IN_DOUBT
-                if decision.reason == "slot_busy" and tried < table.slots:
-                    place.move(table.slots)
-                    tried += 1
-                    continue
-                await self._runtime.sleep(pause * (0.75 + 0.5 * self._runtime.jitter()))
-                pause, tried = min(2 * pause, _LONGEST), 1
-            late = asked + decision.answer["bound_ms"] / 1000 - table.timeout
-            call = asyncio.create_task(self._call(claimed, box, table, late))
-            return await _to_its_end(call)
+        entry, pause = claimed.entry, _SHORTEST
+        while True:
+            # The bound begins on the server after this, so our clock is on the safe side.
+            asked = self._runtime.now()
+            decision = await self._bus.tool_sent(
+                entry.batch, entry.run, claimed.intent, claimed.gen, claimed.executor, slot.name or ""
+            )
+            if decision.applied:
+                break
+            if decision.reason not in ("slot_busy", "capacity"):
+                log.info("tool.not_sent", decision=str(decision))
+                self._wakings.ring(entry.batch, entry.run)
+                return decision.verb is Verb.IN_DOUBT
+            async with place.outside():
+                if decision.reason == "capacity":
+                    await self._runtime.sleep(pause * (0.75 + 0.5 * self._runtime.jitter()))
+                    pause = min(2 * pause, _LONGEST)
+                if claimed.undoes is None:
+                    await self._choose(entry.batch, slot)
+        late = asked + decision.answer["bound_ms"] / 1000 - table.timeout
+        call = asyncio.create_task(self._call(claimed, box, table, late))
+        return await _to_its_end(call)
 
     async def _call(self, claimed: _Claimed, box: Toolbox, table: ToolTable, late: float) -> bool:
         if self._runtime.now() > late:
@@ -201,6 +249,11 @@ class Executor:
             undoes=claimed.undoes,
         )
         return Order(claimed.tool, claimed.args, context)
+
+
+def _is_undo(intent: str) -> bool:
+    """Such a one needs no slot of the fleet's: the call that it undoes had one."""
+    return intent.endswith(_UNDO)
 
 
 async def _to_its_end(call: asyncio.Task[bool]) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from workers.tools.headers import complaint, headers_of
 from workers.tools.text import LONGEST, first_line, json_of
 from workers.tools.values import Answer, Order, SilenceError
 
@@ -57,12 +57,8 @@ class HttpTool:
         """Make the call. Raises `SilenceError`."""
         import httpx  # noqa: PLC0415
 
-        for variable in self._headers_env.values():
-            value = os.environ.get(variable, "")
-            if not value or not value.isascii() or not value.isprintable():
-                return Answer(
-                    False, f"{variable}, set where the tool is called, is no header's value; nothing was sent"
-                )
+        if (why := complaint(self._headers_env)) is not None:
+            return Answer(False, f"{why}; nothing was sent")
         # A kept connection that the other side is just closing would make a doubt out of nothing.
         limits = httpx.Limits(max_keepalive_connections=0)
         patience = httpx.Timeout(None, connect=_CONNECT)
@@ -85,7 +81,7 @@ class HttpTool:
 
     def _headers(self, order: Order) -> dict[str, str]:
         context = order.context
-        headers = {name: os.environ[variable] for name, variable in self._headers_env.items()}
+        headers = headers_of(self._headers_env)
         headers |= {"Content-Type": "application/json", "Evalbus-Plane": context.plane.value}
         if context.key:
             headers[ECHO] = context.key

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from workers.commands import fill, passed_on
 from workers.redaction import redacted
+from workers.tools.headers import complaint, headers_of
 from workers.tools.tables import McpTable
 from workers.tools.text import as_text, first_line, json_of
 from workers.tools.values import Answer, Order, SilenceError
@@ -145,6 +146,8 @@ class McpServer:
     async def _connect(self) -> _Connection:
         import anyio  # noqa: PLC0415 - the client's own dependency
 
+        if (why := complaint(self._table.headers_env)) is not None:
+            raise _UnreachableError(why)
         loop = asyncio.get_running_loop()
         reached: asyncio.Future[tuple[Client, frozenset[str]]] = loop.create_future()
         # The client ends its server's process on the way out, and shields that from this kind of cancellation only.
@@ -204,7 +207,7 @@ class McpServer:
             return
         import httpx2  # noqa: PLC0415 - the client's own HTTP library
 
-        headers = {name: os.environ.get(variable, "") for name, variable in self._table.headers_env.items()}
+        headers = headers_of(self._table.headers_env)
         assert self._table.url is not None
         timeout = httpx2.Timeout(None, connect=_CONNECT)
         async with (

@@ -26,11 +26,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from bus.fences.join import window_of
-from bus.port import BatchInfo, Bus, FanOut, Intent, IntentState, Runtime
+from bus.port import BatchInfo, Bus, FanOut, Intent, IntentRow, IntentState, Runtime
 from bus.types import Decision, Digest, Verb
 from workers.complaints import nearest
 from workers.conversation import Conversation, Over, Place, event_json
-from workers.solver_time import SolverTime
 from workers.tools.keys import wire_key
 from workers.tools.observing import observed
 from workers.tools.tables import ToolTable
@@ -86,11 +85,10 @@ class Tools:
         info: BatchInfo,
         workspace: Workspace,
         wakings: Wakings,
-        time: SolverTime,
     ) -> None:
-        """`wakings`: where an executor in this process says that it is done. `time` stands while others execute."""
+        """`wakings`: where an executor in this process says that it is done."""
         self._conversation, self._bus, self._runtime, self._box = conversation, bus, runtime, box
-        self._info, self._workspace, self._wakings, self._time = info, workspace, wakings, time
+        self._info, self._workspace, self._wakings = info, workspace, wakings
 
     def prepare(self, tool: str, /, **args: object) -> Call:
         """A call for `gather`; the same as `workers.tools.call`."""
@@ -152,7 +150,8 @@ class Tools:
             await self._conversation.append([payload], self._conversation.receipts())
             return _event(payload)
         announced = await self._announce(place, made, request)
-        ours, others = await asyncio.gather(self._here(announced.place, made), self._there(announced, made))
+        # One after the other, for only who merely waits stands aside. What is called elsewhere has begun by now.
+        ours, others = await self._here(announced.place, made), await self._there(announced, made)
         payload = await self._join(announced, made, {**ours, **others})
         self._conversation.committed(payload)
         return _event(payload)
@@ -198,7 +197,7 @@ class Tools:
                 self._conversation.rejoined()
                 return announced
             if decision.reason in _DIFFERS:
-                await self._conversation.diverge("tool calls")
+                await self._conversation.diverge("it went another way: its next tool calls differ")
                 place = await self._conversation.place(request)
                 continue
             await self._ended(decision, announced)
@@ -218,19 +217,23 @@ class Tools:
 
     async def _there(self, announced: _Announced, made: Sequence[_Made]) -> dict[int, Observation]:
         """Wait until every intent has ended, whoever executes it; the results by the calls' numbers."""
-        ref, pause = self._conversation.ref, _SHORTEST
-        with self._wakings.bell(ref.batch, ref.run) as bell, self._time.stopped():
-            while True:
-                rows = await self._bus.intents(ref.batch, ref.run, list(announced.numbers))
-                if len(rows) == len(announced.numbers) and all(row.state.final for row in rows):
-                    break
-                await bell.wait(pause * (0.75 + 0.5 * self._runtime.jitter()))
-                pause = min(1.5 * pause, _LONGEST)
+        async with self._conversation.aside():
+            rows = await self._final(list(announced.numbers))
         if any(row.state is IntentState.STUCK for row in rows):
             stuck = next(row for row in rows if row.state is IntentState.STUCK)
             await self._conversation.leave(Over("stuck", f"nobody knows what came of {stuck.tool} ({stuck.id})"))
         numbered = [(announced.numbers[row.id], row) for row in rows]
         return {number: observed(row.tool, made[number].table, row) for number, row in numbered}
+
+    async def _final(self, intents: Sequence[str]) -> list[IntentRow]:
+        ref, pause = self._conversation.ref, _SHORTEST
+        with self._wakings.bell(ref.batch, ref.run) as bell:
+            while True:
+                rows = await self._bus.intents(ref.batch, ref.run, intents)
+                if len(rows) == len(intents) and all(row.state.final for row in rows):
+                    return rows
+                await bell.wait(pause * (0.75 + 0.5 * self._runtime.jitter()))
+                pause = min(1.5 * pause, _LONGEST)
 
     async def _join(self, announced: _Announced, made: Sequence[_Made], found: Mapping[int, Observation]) -> str:
         payload = _payload(announced.place, announced.fan_out.digest, made, found)

@@ -38,7 +38,8 @@ class ProgramTool:
         """Make the call. Raises `SilenceError`."""
         if order.context.workspace is not None:
             return await self._in(order.context.workspace.path, order)
-        with tempfile.TemporaryDirectory(prefix="evalbus-tool-") as empty:
+        # What it leaves may not be removable: litter, and no reason to lose what it said.
+        with tempfile.TemporaryDirectory(prefix="evalbus-tool-", ignore_cleanup_errors=True) as empty:
             return await self._in(Path(empty), order)
 
     async def _in(self, directory: Path, order: Order) -> Answer:

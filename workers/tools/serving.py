@@ -13,7 +13,7 @@ from workers import usercode
 from workers.catalogue import Catalogue, Served
 from workers.consumer import Consumer
 from workers.conversation import Conversation
-from workers.solver_time import SolverTime
+from workers.quarantine import Quarantine
 from workers.suite import Suite
 from workers.tools.executor import Executor
 from workers.tools.plane import Tools
@@ -23,7 +23,7 @@ from workers.workspace import Workspace
 
 __all__ = ["SLOTS", "Together", "Toolroom", "ToolsOf"]
 
-ToolsOf: TypeAlias = Callable[[Served, Conversation, Workspace, SolverTime], Tools]
+ToolsOf: TypeAlias = Callable[[Served, Conversation, Workspace], Tools]
 
 SLOTS = 16
 """Calls that one worker process has in hand at a time. They mostly wait; a tool's own slots say how many are made."""
@@ -45,13 +45,15 @@ class Toolroom:
     def __init__(self) -> None:
         """Nothing is prepared yet."""
         self._boxes, self._wakings = Toolboxes(), Wakings()
+        self.quarantine = Quarantine()
+        """For the consumer of the process's runs, too: a tool that kills would take them along."""
 
     def tools_of(self, bus: Bus, runtime: Runtime) -> ToolsOf:
         """What makes the tools of a run that this process holds."""
 
-        def made(served: Served, conversation: Conversation, workspace: Workspace, time: SolverTime) -> Tools:
+        def made(served: Served, conversation: Conversation, workspace: Workspace) -> Tools:
             box = self._boxes.of(served.suite)
-            return Tools(conversation, bus, runtime, box, served.info, workspace, self._wakings, time)
+            return Tools(conversation, bus, runtime, box, served.info, workspace, self._wakings)
 
         return made
 
@@ -60,8 +62,11 @@ class Toolroom:
 
         `bus` is its own, with a reading connection of its own: one that waits for runs would let no tool through.
         """
-        executor = Executor(bus, runtime, name, self._boxes, self._wakings)
-        return Consumer(bus, runtime, Group.TOOLS, name, _ToolBatches(catalogue), executor, SLOTS, independent=True)
+        executor = Executor(bus, runtime, name, self._boxes, self._wakings, self.quarantine)
+        return Consumer(
+            bus, runtime, Group.TOOLS, name, _ToolBatches(catalogue), executor, SLOTS,
+            independent=True, quarantine=self.quarantine,
+        )  # fmt: skip
 
     async def aclose(self) -> None:
         """Let go of what the tools hold open."""

@@ -1,7 +1,7 @@
 """The places of a tool, as far as this process uses them.
 
-The server grants a place, over the whole fleet; here it is only kept track of those that this process has, so that it
-does not ask for them again: each refusal is a line in the batch's history.
+The server grants a place, over the whole fleet; here it is only kept track of those that this process has, or is about
+to ask for, so that it does not ask for one twice: each refusal is a line in the batch's history.
 """
 
 from __future__ import annotations
@@ -9,61 +9,53 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Collection
 
-__all__ = ["Slots"]
+__all__ = ["Slot", "Slots"]
 
 
 class Slots:
     """Places `<tool>.<k>`, k from 0."""
 
-    def __init__(self) -> None:
-        """None is used."""
-        self._used: dict[str, set[int]] = defaultdict(set)
-        self._last: dict[str, int] = defaultdict(int)
+    def __init__(self, jitter: Callable[[], float]) -> None:
+        """None is used. `jitter`: numbers from 0 to 1, by which processes that look at once choose differently."""
+        self._jitter = jitter
+        self._used: dict[str, list[Slot]] = defaultdict(list)
         self._freed = asyncio.Condition()
 
     @contextlib.asynccontextmanager
-    async def one(self, tool: str, count: int) -> AsyncIterator[_Place]:
-        """A place of the tool that this process does not use: it waits for one. `count`: how many there are."""
+    async def one(self, tool: str, count: int) -> AsyncIterator[Slot]:
+        """One of a tool's places, not chosen yet: it waits until this process uses fewer. `count`: of the fleet."""
+        slot, used = Slot(tool, count, self), self._used[tool]
         async with self._freed:
-            await self._freed.wait_for(lambda: len(self._used[tool]) < count)
-            place = _Place(tool, next(self._free(tool, count)), self)
-            self._used[tool].add(place.number)
+            await self._freed.wait_for(lambda: len(used) < count)
+            used.append(slot)
         try:
-            yield place
+            yield slot
         finally:
             async with self._freed:
-                self._used[tool].discard(place.number)
-                self._last[tool] = place.number
+                used.remove(slot)
                 self._freed.notify_all()
 
-    def move(self, place: _Place, count: int) -> None:
-        """Another place in its stead, the next one that this process does not use; the same when there is no other."""
-        for number in self._free(place.tool, count, place.number + 1):
-            self._used[place.tool].discard(place.number)
-            self._used[place.tool].add(number)
-            place.number = number
-            return
-
-    def _free(self, tool: str, count: int, begin: int | None = None) -> Iterator[int]:
-        # The one used last is the likeliest to be free on the server, too.
-        begin = self._last[tool] if begin is None else begin
-        numbers = ((begin + step) % count for step in range(count))
-        return (number for number in numbers if number not in self._used[tool])
+    def choice(self, slot: Slot, free: Collection[str]) -> str | None:
+        """One of those that are free and that no other call here has chosen."""
+        chosen = {one.name for one in self._used[slot.tool] if one is not slot}
+        left = [name for name in free if name not in chosen]
+        return left[int(self._jitter() * len(left)) % len(left)] if left else None
 
 
-class _Place:
+class Slot:
     """One place in use."""
 
-    def __init__(self, tool: str, number: int, slots: Slots) -> None:
-        self.tool, self.number, self._slots = tool, number, slots
+    def __init__(self, tool: str, count: int, slots: Slots) -> None:
+        """`count`: of the tool's places."""
+        self.tool, self._slots = tool, slots
+        self.names = [f"{tool}.{number}" for number in range(count)]
+        """All of the tool's, as the server knows them."""
+        self.name: str | None = None
+        """The one that was chosen."""
 
-    @property
-    def name(self) -> str:
-        """As the server knows it."""
-        return f"{self.tool}.{self.number}"
-
-    def move(self, count: int) -> None:
-        """Try another place."""
-        self._slots.move(self, count)
+    def choose(self, free: Collection[str]) -> bool:
+        """Choose one of these; False when there is none."""
+        self.name = self._slots.choice(self, free)
+        return self.name is not None
