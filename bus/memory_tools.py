@@ -99,7 +99,8 @@ class ToolSteps(EffectSteps):
             heads = at.chain(ref.run).heads
             if fan_out.seq <= len(heads) and heads[fan_out.seq - 1] == head:
                 return command.again(head=head, length=fan_out.seq)
-            command.step(at.join, "commit", case=fan_out.step, verdict=head)
+            if command.step(at.join, "commit", case=fan_out.step, verdict=head):  # in a conversation that was given up
+                return command.refused_instead("already_committed")
             return command.refused()
         if waits := _not_joinable(command, ref.run, fan_out):
             return waits

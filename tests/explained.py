@@ -36,7 +36,7 @@ async def exported(batch: Batch, file: Path) -> Path:
 
 
 async def eventful(batch: Batch) -> None:
-    """`c0#1` ends as poison after two conversations, `c1#1` is scored by its second scorer, `c2#1` ends by its solver."""
+    """`c0#1` ends as poison in its second conversation, `c1#1` is scored by a second scorer, `c2#1` raises."""
     first = await Tools.open(batch)
     await _answers(batch, first)
     fan_out = await first.put(2, n=2)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from bus.connection import Endpoint
     from bus.redis_bus import RedisBus
+    from workers.explaining.reading import Told
 
 T = TypeVar("T")
 
@@ -279,6 +280,29 @@ def export(
     print(f"{written} lines of history in {file}", file=sys.stderr)
 
 
+@app.command()
+def replay(
+    history: Annotated[str, typer.Argument(help="A file that `export` wrote ('-': standard input), or a batch.")],
+    head: Annotated[str | None, typer.Option(help="The chain's head, as it was written down elsewhere.")] = None,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Derive every decision of a history again, and compare: exit 5 names the first entry that differs.
+
+    evalbus replay nightly.jsonl
+    """
+    from workers.job import batch_name  # noqa: PLC0415
+    from workers.replaying import is_file, replay_batch, replay_file, show  # noqa: PLC0415
+
+    _quiet_logs()
+    if is_file(history):
+        found = _guard(lambda: replay_file(history, head))
+    else:
+        found = _with_bus(lambda bus: replay_batch(bus, batch_name(history), head), url, home, plane)
+    _guard(lambda: show(found, _console()))
+
+
 def _role(role: str, **options: Any) -> None:  # noqa: ANN401 - typer has checked each
     from workers import logs  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
@@ -305,6 +329,60 @@ def _role(role: str, **options: Any) -> None:  # noqa: ANN401 - typer has checke
         )
 
     _guard(lambda: run_role(start()))
+
+
+@app.command()
+def explain(
+    batch: Annotated[str, typer.Argument(help="The batch, or a file that `evalbus export` wrote.")],
+    run: Annotated[str, typer.Argument(help="The run, CASE#TRIAL.")],
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="As Mermaid text.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write it to FILE.svg, FILE.html or FILE.mmd.")
+    ] = None,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Draw one run as a sequence diagram: who said what to whom, and who was refused.
+
+    evalbus explain nightly "interval_merging#1" -o run.html
+    """
+    from workers.explaining.command import check_output, show_picture  # noqa: PLC0415
+
+    _quiet_logs()
+    _guard(lambda: check_output(output))
+    told = _told(batch, run, url, plane, home)
+    _guard(lambda: show_picture(told, _console(), as_mermaid=mermaid, output=output))
+
+
+@app.command()
+def why(
+    batch: Annotated[str, typer.Argument(help="The batch, or a file that `evalbus export` wrote.")],
+    run: Annotated[str, typer.Argument(help="The run, CASE#TRIAL.")],
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Say in words why one run has its verdict: who judged what, who was refused, what was spent.
+
+    evalbus why nightly "interval_merging#1"
+    """
+    from workers.explaining.command import show_words  # noqa: PLC0415
+
+    _quiet_logs()
+    told = _told(batch, run, url, plane, home)
+    _guard(lambda: show_words(told, _console()))
+
+
+def _told(batch: str, run: str, url: str | None, plane: Plane, home: Path | None) -> Told:
+    from workers.explaining.reading import file_of, read_file, read_server  # noqa: PLC0415
+    from workers.job import batch_name  # noqa: PLC0415
+
+    file = _guard(lambda: file_of(batch))
+    if file is not None:
+        return _guard(lambda: read_file(file, run))
+    name = _guard(lambda: batch_name(batch))
+    return _with_bus(lambda bus: read_server(bus, name, run), url, home, plane)
 
 
 @app.command()

@@ -1,0 +1,115 @@
+"""The lines that are about one run: of a batch on a server, or of a file that `evalbus export` wrote.
+
+A file is read as evidence: its chain is computed again, so that nobody explains a history that was edited. Memory grows
+with the run, not with the history.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bus.errors import InputError
+from bus.history import Line, read_history
+from bus.redis_bus import RedisBus
+from bus.replay.lines import Footer, Lines
+from bus.types import BatchId, RunId
+from workers.brief import brief
+from workers.explaining.entries import Picker
+from workers.explaining.steps import story_of
+from workers.explaining.story import Story
+from workers.job import no_such_batch
+
+__all__ = ["Told", "file_of", "read_file", "read_server"]
+
+_NAMED = 3
+_SHOWN = 60  # characters of a name that is none: enough to recognise it
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A story, and what the run's row says of its end: an export has no such words."""
+
+    story: Story
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class _Found:
+    """The lines so far, and the names of the runs that were admitted or named holes."""
+
+    picker: Picker
+    lines: list[Line] = field(default_factory=list)
+    runs: dict[str, None] = field(default_factory=dict)
+
+    def add(self, line: Line) -> None:
+        if (line.fence, line.op) in (("judge", "mint"), ("histogram", "abandon")):
+            run = line.args.get("run", line.envelope.get("run"))
+            if isinstance(run, str):
+                self.runs[run] = None
+        if self.picker.takes(line):
+            self.lines.append(line)
+
+
+def file_of(batch: str) -> Path | None:
+    """The file that was named in a batch's place; None for a batch's name. Raises InputError for a missing file."""
+    path = Path(batch)
+    try:
+        if path.is_file():
+            return path
+    except (OSError, ValueError):  # too long for a path, or no path at all
+        return None
+    if "/" in batch or path.suffix in (".jsonl", ".zst"):
+        raise InputError("is not a file" if path.exists() else "no such file", file=brief(batch, _SHOWN))
+    return None
+
+
+async def read_server(bus: RedisBus, batch: BatchId, run: str) -> Told:
+    """Raises InputError for an unknown batch or run, with the nearest names."""
+    if await bus.info(batch) is None:
+        raise InputError(await no_such_batch(bus, batch))
+    known = await bus.run_ids(batch)
+    if run not in known:
+        raise _no_such_run(batch, run, known)
+    found = _Found(Picker(run))
+    async for entry in read_history(bus.link, bus.keys(batch)):
+        for number, part in enumerate(entry.parts, start=1):
+            line_id = f"{entry.id}/{number}" if entry.joint else entry.id
+            found.add(
+                Line(line_id, part.fence, part.op, part.verb, part.reason, entry.envelope, part.args, part.answer)
+            )
+    rows = await bus.rows(batch, [RunId(run)])
+    return Told(story_of(batch, run, found.lines), rows[0].detail if rows else "")
+
+
+def read_file(path: Path, run: str) -> Told:
+    """Raises InputError for what is no export, a truncated one or an unknown run; ViolationError for an edited one."""
+    lines, found = Lines(str(path)), _Found(Picker(run))
+    try:
+        with path.open("rb") as file:
+            header = lines.first(file.readline())
+            for raw in file:
+                told = lines.next(raw)
+                if isinstance(told, Footer):
+                    continue
+                found.add(
+                    Line(told.id, told.fence, told.op, told.verb, told.reason, told.envelope, told.args, told.answer)
+                )
+            lines.end()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", file=path) from error
+    if run not in found.runs:
+        raise _no_such_run(header.batch, run, found.runs)
+    return Told(story_of(header.batch, run, found.lines))
+
+
+def _no_such_run(batch: str, run: str, known: Iterable[str]) -> InputError:
+    names = list(known)
+    # A case without its trial is the likeliest slip: a short name for several runs.
+    near = [name for name in names if name.rpartition("#")[0] == run][:_NAMED]
+    near = near or difflib.get_close_matches(run, names, n=_NAMED, cutoff=0.4)
+    shown = ", ".join(brief(name, _SHOWN) for name in near or names[:_NAMED])
+    said = f"did you mean {shown}?" if near else f"it begins with {shown}" if names else "it has none yet"
+    return InputError(f"no run {brief(run, _SHOWN)!r} in batch {brief(batch, _SHOWN)!r}; {said}")

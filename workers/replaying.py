@@ -1,0 +1,147 @@
+"""`evalbus replay`: a history, from a file or from the server, decided again and compared."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from bus.errors import InputError
+from bus.history import export
+from bus.port import Counters
+from bus.redis_bus import RedisBus
+from bus.replay.replayed import Replay, Replayed
+from bus.replay.telling import DiffersError
+from bus.snapshot import Snapshot
+from bus.types import BatchId
+from workers.job import no_such_batch
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["is_file", "replay_batch", "replay_file", "show"]
+
+_TICK = 20_000  # lines between two looks at the progress
+_SUFFIXES = (".jsonl", ".json")
+_LONGEST_LINE = 64 << 20  # bytes: far above what one entry can hold
+_TICKED = Callable[[int], None]
+
+
+def is_file(named: str) -> bool:
+    """Whether what is to be replayed is a file: it is there, or its name is none that a batch would have."""
+    if named == "-":
+        return True
+    with contextlib.suppress(OSError, ValueError):  # too long for a file's name, or no name at all
+        if Path(named).is_file():
+            return True
+    return "/" in named or named.endswith(_SUFFIXES)
+
+
+def replay_file(file: str, head: str | None) -> Replayed:
+    """Replay an export; `-` is standard input. `head`: the chain's, as it was written down elsewhere.
+
+    Raises InputError for what is no export, or not all of one; DiffersError at the first line that is not true.
+    """
+    with _opened(file) as lines, _progress() as tick:
+        replay = Replay("standard input" if file == "-" else file)
+        while raw := lines.readline(_LONGEST_LINE):
+            replay.feed(raw)
+            if replay.entries % _TICK == 0:
+                tick(replay.entries)
+        found = replay.finish()
+    return _checked(replay.source, found, head)
+
+
+async def replay_batch(bus: RedisBus, batch: BatchId, head: str | None) -> Replayed:
+    """Replay a batch as it stands on the server, and compare what it came to with what is counted there.
+
+    Raises InputError when there is none of that name; DiffersError.
+    """
+    info = await bus.info(batch)
+    if info is None:
+        raise InputError(await no_such_batch(bus, batch))
+    snapshot = None
+    if info.status.ended:
+        snapshot = Snapshot.from_rows(await bus.rows(batch, await bus.run_ids(batch)), info.spec)
+    replay = Replay(f"batch {batch}", still_written=snapshot is None)
+    with _progress() as tick:
+        async for text in export(bus.link, bus.plane, batch, info, snapshot):
+            replay.feed(text.encode())
+            if replay.entries % _TICK == 0:
+                tick(replay.entries)
+    found = replay.finish()
+    counters = await bus.counters(batch)
+    newer = await bus.link.command("XRANGE", bus.keys(batch).history, f"({replay.last}", "+", "COUNT", 1)
+    if not newer:  # else the batch has gone on while it was read
+        _compare_counters(replay, found, counters)
+    return _checked(replay.source, found, head)
+
+
+def _compare_counters(replay: Replay, found: Replayed, counters: Counters) -> None:
+    """What the server counts, beside what the decisions add up to."""
+    pairs: dict[str, tuple[object, object]] = {
+        "bins": (dict(counters.bins), dict(found.bins)),
+        "refusals": (dict(counters.refusals), dict(found.refusals)),
+        "holes": (counters.holes, len(found.holes)),
+    }
+    for name in ("spent", "durable", "reserved", "effects_open", "stuck"):
+        pairs[name] = (getattr(counters, name), getattr(found, name))
+    for name, (recorded, derived) in pairs.items():
+        if recorded != derived:
+            problem = f"the batch's {name}: recorded {recorded}, derived {derived}"
+            raise DiffersError(replay.source, replay.entries + 2, problem)
+
+
+def _checked(source: str, found: Replayed, head: str | None) -> Replayed:
+    if head is not None and head != found.head:
+        problem = f"it is whole, and another history than the one that was meant: head {found.head}, expected {head}"
+        raise DiffersError(source, found.entries + 2, problem)
+    return found
+
+
+def show(found: Replayed, console: Console) -> None:
+    """What was examined, and the number that it leads to."""
+    console.print(f"batch {found.batch} ({found.plane}): {found.status}", markup=False, soft_wrap=True)
+    fences = {name: count for name, count in sorted(found.decisions.items()) if name != "run"}
+    steps = found.decisions.get("run", 0)
+    shown = ", ".join(f"{name} {count:,}" for name, count in fences.items())
+    console.print(f"{found.entries:,} entries in one chain, head {found.head}", markup=False, soft_wrap=True)
+    console.print(f"{sum(fences.values()):,} decisions derived again: {shown}", markup=False, soft_wrap=True)
+    console.print(f"{steps:,} entries of steps themselves, read but not derived", markup=False, soft_wrap=True)
+    bins = ", ".join(f"{name} {count:,}" for name, count in found.bins.items())
+    console.print(f"runs: {bins}, holes {len(found.holes):,}", markup=False, soft_wrap=True)
+    if found.spent:
+        orphan = found.spent - found.durable
+        tokens = f"tokens: {found.spent:,} spent, {found.durable:,} durable, {orphan:,} orphan"
+        console.print(tokens, markup=False, soft_wrap=True)
+    named = f"snapshot {found.snapshot_id}" if found.snapshot_id else "no snapshot: the batch has not ended"
+    console.print(named, markup=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _opened(file: str) -> Iterator[BinaryIO]:
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(file).open("rb") as opened:
+            yield opened
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", file=file) from error
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[_TICKED]:
+    """A count on a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("0 entries")
+        yield lambda count: bar.update(task, description=f"{count:,} entries")
