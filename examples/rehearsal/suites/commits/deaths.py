@@ -21,6 +21,7 @@ import urllib.request
 from pathlib import Path
 
 from bus.redis_bus import RedisBus
+from workers.tools.executor import Executor
 
 POINTS = ("before-claim", "after-claim", "in-flight", "landed", "answered")
 
@@ -86,11 +87,19 @@ def install():
     """Wrap the steps of a tool call, in this process."""
     claim, sent, complete = RedisBus.tool_claim, RedisBus.tool_sent, RedisBus.tool_complete
 
-    async def tool_claim(self, entry, executor, consumer):
+    handle = Executor.handle
+
+    async def handled(self, lease, served, lease_id):
+        # Here it keeps nobody out: whoever waits for others while it has the process would wait for ever.
+        entry = lease.entry
         intent = entry.fields.get("intent", "")
-        await turn_of(self, entry.batch, entry.run, intent)
+        await turn_of(self._bus, entry.batch, entry.run, intent)
         if dies_at("before-claim", entry.run, intent):
             die(entry.run)
+        return await handle(self, lease, served, lease_id)
+
+    async def tool_claim(self, entry, executor, consumer):
+        intent = entry.fields.get("intent", "")
         decision = await claim(self, entry, executor, consumer)
         if decision.applied and dies_at("after-claim", entry.run, intent):
             die(entry.run)
@@ -112,4 +121,5 @@ def install():
             die(run)
         return await complete(self, batch, run, intent, gen, executor, outcome)
 
+    Executor.handle = handled
     RedisBus.tool_claim, RedisBus.tool_sent, RedisBus.tool_complete = tool_claim, tool_sent, tool_complete
