@@ -309,20 +309,21 @@ async def test_a_worker_that_wakes_up_late_is_refused_and_takes_nothing_from_its
         sleeper.signal(signal.SIGCONT)
 
         async def refused() -> bool:
-            return "stale_gen" in (await batch.bus.counters(batch.batch)).refusals
+            # Its result, or the beat that was due as well and was there first: then it never presents its result.
+            return bool({"stale_gen", "stale_lease"} & (await batch.bus.counters(batch.batch)).refusals.keys())
 
-        await eventually(refused, "the late result to be refused")
+        await eventually(refused, "the late worker to be refused")
         assert await batch.pending(Group.WORKER) == {second.entry: second.consumer}
-        late = next(entry for entry in await batch.history() if entry.command == "run.seal")
         claims = [entry for entry in await batch.history() if entry.command == "run.claim"]
-        assert [(part.verb, part.reason) for part in late.parts] == [("reject", "stale_gen")]
-        assert (late.envelope["lease_id"], late.envelope["gen"]) == (claims[0].envelope["lease_id"], 1)
         assert (claims[0].envelope["consumer"], claims[1].envelope["consumer"]) == (first.consumer, second.consumer)
-        assert b'"text": "1"' in late.presented[2]
+        for late in [entry for entry in await batch.history() if entry.command == "run.seal"]:
+            assert [(part.verb, part.reason) for part in late.parts] == [("reject", "stale_gen")]
+            assert (late.envelope["lease_id"], late.envelope["gen"]) == (claims[0].envelope["lease_id"], 1)
+            assert b'"text": "1"' in late.presented[2]
         stage.open_gate("a-2")
         done = await command.end()
     assert done.code == 0, done.err
     result = result_of(stage)
     assert (result["runs"], result["holes"]) == ({"a#1": "pass"}, {})
-    assert result["rejects"]["stale_gen"] == 1
+    assert result["rejects"].keys() <= {"stale_gen", "stale_lease"}
     await check_scored_once(stage, result["runs"])
