@@ -52,7 +52,9 @@ def test_what_a_dead_process_of_this_host_left_is_removed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "name", [f"worker-{HOST}-{os.getpid()}-1", f"worker-elsewhere-{2**22 + 1}-1", "by-hand", f"worker-{HOST}-0-1"]
+    "name",
+    [f"worker-{HOST}-{os.getpid()}-1", f"worker-elsewhere-{2**22 + 1}-1", "by-hand", f"worker-{HOST}-0-1"],
+    ids=["alive", "of another host", "named by hand", "no process"],
 )
 def test_what_may_still_be_used_stays(tmp_path: Path, name: str) -> None:
     """A process that lives, one of another host on a shared disk, a name that somebody gave."""
