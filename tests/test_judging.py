@@ -216,13 +216,16 @@ async def test_a_judge_that_dies_is_replaced_and_each_run_is_scored_once(
     assert counters.spent + counters.reserved >= lab.counts.model.billed - counters.estimated
 
 
-@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize(("concurrency", "lease"), [(1, SHORT), (2, SHORT), (1, "1500ms")])
 async def test_a_judge_that_waits_for_a_dead_ones_place_makes_way_for_who_frees_it(
-    stage: JudgeStage, lab: Lab, concurrency: int
+    stage: JudgeStage, lab: Lab, concurrency: int, lease: str
 ) -> None:
-    """Two died, and the second had the only place. Their runs are taken over one at a time, the placeless one first."""
+    """Two died, and the second had the only place. Their runs are taken over one at a time, the placeless one first.
+
+    Also when a lease takes longer than the time between two looks for a place.
+    """
     toml = judged_by(lab, model='slots = 1\nreclaim = "1s"', top=f"concurrency = {concurrency}")
-    await stage.judge(toml.replace('lease = "300ms"', f'lease = "{SHORT}"'), {"a": RIGHT, "b": WRONG})
+    await stage.judge(toml.replace('lease = "300ms"', f'lease = "{lease}"'), {"a": RIGHT, "b": WRONG})
     stage.planner()
     stage.worker()
     await stage.until(lambda now: now.sealed == 2)

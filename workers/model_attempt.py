@@ -171,11 +171,13 @@ class Attempt:
     async def _room(self, call: ModelCall) -> None:
         """Wait until there may be a place, and tokens. Looking is free; asking in vain is a refusal in the history."""
         pause = _FIRST_PAUSE
-        while True:
-            await self._site.pause(pause)
-            if await self._bus.has_room(self._conversation.ref.batch, call.desk, call.estimate):
-                return
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        # Without a break, however often it looks: who has only waited for a lease time makes way for a suspect.
+        with self._site.time.stopped():
+            while True:
+                await self._site.pause(pause)
+                if await self._bus.has_room(self._conversation.ref.batch, call.desk, call.estimate):
+                    return
+                pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _drop_stray(self, call: ModelCall, request: str, attempt: int, desk_lease: str) -> None:
         """A request of nobody's: a late copy was granted after who sent it had given it up. Its prompt never left."""
