@@ -22,7 +22,7 @@ from bus.types import Digest
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
-__all__ = ["ArtifactStore", "BucketArtifacts", "DirectoryArtifacts", "open_artifacts"]
+__all__ = ["ArtifactStore", "BucketArtifacts", "DirectoryArtifacts", "artifacts_for", "open_artifacts"]
 
 
 class ArtifactStore(Protocol):
@@ -54,6 +54,16 @@ def open_artifacts(where: str) -> ArtifactStore:
             remedy="give a directory, or s3://bucket/prefix",
         )
     return DirectoryArtifacts(Path(where))
+
+
+def artifacts_for(where: str | None, url: str | None, home: Path) -> ArtifactStore | None:
+    """The store of a process: the one that was named, else, on the private server, a directory beside its data.
+
+    None on a server of the user's when none was named. Raises InputError.
+    """
+    if where:
+        return open_artifacts(where)
+    return None if url else DirectoryArtifacts(home / "artifacts")
 
 
 class DirectoryArtifacts:

@@ -14,7 +14,7 @@ from bus.redis_bus import RedisBus
 from bus.snapshot import Snapshot
 from bus.types import BatchId
 from workers.files import check_writable, writing_whole
-from workers.job import no_such_batch
+from workers.job import info_of
 
 __all__ = ["export_batch"]
 
@@ -24,9 +24,7 @@ async def export_batch(bus: RedisBus, batch: BatchId, file: Path) -> int:
     to_stdout = str(file) == "-"
     if not to_stdout:
         check_writable(file)
-    info = await bus.info(batch)
-    if info is None:
-        raise InputError(await no_such_batch(bus, batch))
+    info = await info_of(bus, batch)
     snapshot = None
     if info.status.ended:
         snapshot = Snapshot.from_rows(await bus.rows(batch, await bus.run_ids(batch)), info.spec)

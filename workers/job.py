@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bus.artifacts import open_artifacts
+from bus.artifacts import artifacts_for, open_artifacts
 from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ServerError
 from bus.home import home_directory
@@ -46,7 +46,7 @@ from workers.suite import Suite, load_suite
 from workers.tools.tables import tool_limits
 from workers.trees import ignored
 
-__all__ = ["JobOptions", "batch_name", "fetch_outcome", "log_directory", "no_such_batch", "run_job"]
+__all__ = ["JobOptions", "batch_name", "fetch_outcome", "info_of", "log_directory", "run_job"]
 
 _FLEET_FIRST = 2.0  # seconds that the fleet has the processors for itself
 _LOOK_EVERY = 0.2  # seconds between two looks at the batch's counters
@@ -157,9 +157,7 @@ def _limits_of_scoring(suite: Suite) -> dict[str, int | str]:
 
 async def fetch_outcome(bus: RedisBus, batch: BatchId) -> Outcome:
     """What a batch is now; for an ended one the snapshot is computed again from the rows."""
-    info = await bus.info(batch)
-    if info is None:
-        raise InputError(await no_such_batch(bus, batch))
+    info = await info_of(bus, batch)
     counters = await bus.counters(batch)
     if not counters.status.ended:
         return Outcome.of(info, counters, None)
@@ -168,8 +166,15 @@ async def fetch_outcome(bus: RedisBus, batch: BatchId) -> Outcome:
     return Outcome.of(info, counters, Snapshot.from_rows(rows, info.spec), details)
 
 
-async def no_such_batch(bus: RedisBus, batch: str) -> str:
-    """The one line for a batch that is not there, with the nearest names."""
+async def info_of(bus: RedisBus, batch: BatchId) -> BatchInfo:
+    """What a batch declared. Raises InputError, with the nearest names, when there is none of that name."""
+    info = await bus.info(batch)
+    if info is None:
+        raise InputError(await _no_such_batch(bus, batch))
+    return info
+
+
+async def _no_such_batch(bus: RedisBus, batch: BatchId) -> str:
     import difflib  # noqa: PLC0415 - only a wrong name needs it
 
     known = [str(name) for name in await bus.all_batches()]
@@ -232,10 +237,9 @@ async def _run(options: JobOptions, suite: Suite, name: BatchId | None, key: Bun
             print(f"evalbus: warning: {warning}", file=sys.stderr)
         for notice in endpoint.embedded.notices() if endpoint.embedded else []:
             print(f"evalbus: {notice}", file=sys.stderr)
-        artifacts = options.artifacts or (None if options.url else str(home / "artifacts"))
         bus = RedisBus(
             endpoint, SystemRuntime(), plane=options.plane, lease=suite.lease,
-            artifacts=open_artifacts(artifacts) if artifacts else None,
+            artifacts=artifacts_for(options.artifacts, options.url, home),
         )  # fmt: skip
         try:
             name = name or await _fresh_name(bus, suite, options.source)
@@ -300,9 +304,7 @@ async def _run_batch(
 
 
 async def _source(bus: RedisBus, source: BatchId, suite: Suite) -> BatchSpec:
-    info = await bus.info(source)
-    if info is None:
-        raise InputError(await no_such_batch(bus, source))
+    info = await info_of(bus, source)
     check_source(info, await bus.run_ids(source), suite)
     return info.spec
 

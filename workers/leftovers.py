@@ -1,6 +1,6 @@
 """Directories of attempts whose process was killed: nobody else knows that they are no longer needed.
 
-    <home>/work/<consumer>/<batch>/<run>/<generation>
+    <consumer>/<batch>/<run>/<generation>      below the directory of work of an EVALBUS_HOME
 
 Each worker and scorer looks for them when it starts. It takes away what carries its own name, which is that of the
 process whose place it has taken, and what names this host and a process that is gone. What another host has left on a

@@ -16,7 +16,7 @@ from bus.replay.replayed import Replay, Replayed
 from bus.replay.telling import DiffersError
 from bus.snapshot import Snapshot
 from bus.types import BatchId
-from workers.job import no_such_batch
+from workers.job import info_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,9 +59,7 @@ async def replay_batch(bus: RedisBus, batch: BatchId, head: str | None) -> Repla
 
     Raises InputError when there is none of that name; DiffersError.
     """
-    info = await bus.info(batch)
-    if info is None:
-        raise InputError(await no_such_batch(bus, batch))
+    info = await info_of(bus, batch)
     snapshot = None
     if info.status.ended:
         snapshot = Snapshot.from_rows(await bus.rows(batch, await bus.run_ids(batch)), info.spec)

@@ -16,7 +16,7 @@ from bus.port import Ref, RunRow
 from bus.redis_bus import RedisBus
 from bus.types import BatchId, Gen, LeaseId, RunId
 from workers.brief import brief
-from workers.job import batch_name, no_such_batch
+from workers.job import batch_name, info_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +28,8 @@ _DETAIL = 200  # characters of why a run is parked
 
 async def show(bus: RedisBus, batch: str, console: Console) -> None:
     """The parked runs, one a line, with what the judge that answered said of itself."""
-    rows = await _parked(bus, await _existing(bus, batch))
+    info = await info_of(bus, batch_name(batch))
+    rows = await _parked(bus, info.spec.batch)
     if not rows:
         console.print(f"no run of {batch} waits for a review", soft_wrap=True, markup=False)
     for row in rows:
@@ -37,17 +38,15 @@ async def show(bus: RedisBus, batch: str, console: Console) -> None:
 
 async def judge_again(bus: RedisBus, batch: str, runs: Sequence[str], console: Console) -> None:
     """Bind parked runs anew to the candidate and the judge that the batch declared, and have them judged."""
-    name = await _existing(bus, batch)
-    info = await bus.info(name)
-    assert info is not None, "looked up just now"
-    for row in await _named(bus, name, runs):
-        decision = await bus.rebind(name, row.run, row.judge_epoch, info.spec.candidate, info.spec.judge)
+    spec = (await info_of(bus, batch_name(batch))).spec
+    for row in await _named(bus, spec.batch, runs):
+        decision = await bus.rebind(spec.batch, row.run, row.judge_epoch, spec.candidate, spec.judge)
         _tell(row.run, "will be judged again", decision.applied, decision.reason, console)
 
 
 async def give_up(bus: RedisBus, batch: str, runs: Sequence[str], console: Console) -> None:
     """End parked runs as the hole `unreviewed`."""
-    name = await _existing(bus, batch)
+    name = (await info_of(bus, batch_name(batch))).spec.batch
     for row in await _named(bus, name, runs):
         ref = Ref(name, row.run, LeaseId(""), Gen(row.epoch))
         decision = await bus.score_hole(ref, "unreviewed", f"given up in review: {row.detail}")
@@ -57,13 +56,6 @@ async def give_up(bus: RedisBus, batch: str, runs: Sequence[str], console: Conso
 def _tell(run: RunId, done: str, applied: bool, why: str | None, console: Console) -> None:
     said = done if applied else f"was left as it is: {why}"
     console.print(f"{run}   {said}", soft_wrap=True, markup=False)
-
-
-async def _existing(bus: RedisBus, batch: str) -> BatchId:
-    name = batch_name(batch)
-    if await bus.info(name) is None:
-        raise InputError(await no_such_batch(bus, name))
-    return name
 
 
 async def _parked(bus: RedisBus, batch: BatchId) -> list[RunRow]:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import structlog
 
-from bus.artifacts import open_artifacts
+from bus.artifacts import artifacts_for
 from bus.connection import Endpoint, check_fit
 from bus.errors import EvalbusError, InputError
 from bus.home import home_directory
@@ -79,9 +79,8 @@ async def _serve(options: RoleOptions, suite: Suite | None, key: BundleKey | Non
         if options.check:
             await check_fit(endpoint.target, plane=options.plane)
         lease = suite.lease if suite else 10.0
-        artifacts = options.artifacts or (None if options.url else str(home / "artifacts"))
         bus = RedisBus(
-            endpoint, runtime, plane=options.plane, artifacts=open_artifacts(artifacts) if artifacts else None,
+            endpoint, runtime, plane=options.plane, artifacts=artifacts_for(options.artifacts, options.url, home),
             lease=lease,
         )  # fmt: skip
         try:

@@ -20,7 +20,7 @@ from workers.brief import brief
 from workers.explaining.entries import Picker
 from workers.explaining.steps import story_of
 from workers.explaining.story import Story
-from workers.job import no_such_batch
+from workers.job import info_of
 
 __all__ = ["Told", "file_of", "read_file", "read_server"]
 
@@ -68,8 +68,7 @@ def file_of(batch: str) -> Path | None:
 
 async def read_server(bus: RedisBus, batch: BatchId, run: str) -> Told:
     """Raises InputError for an unknown batch or run, with the nearest names."""
-    if await bus.info(batch) is None:
-        raise InputError(await no_such_batch(bus, batch))
+    await info_of(bus, batch)
     known = await bus.run_ids(batch)
     if run not in known:
         raise _no_such_run(batch, run, known)
