@@ -1,0 +1,5 @@
+"""`python -m workers.cli`, the same command."""
+
+from workers.cli import main
+
+main()

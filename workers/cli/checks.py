@@ -1,0 +1,144 @@
+"""The commands that try a server, the fences or a solver: nothing of them enters a batch of yours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bus.types import Plane
+from workers.cli.common import console, finish, guard, quiet_logs, seconds, with_endpoint
+from workers.cli.options import HomeOption, JsonFile, Url
+
+if TYPE_CHECKING:
+    from bus.conform import Conformance
+    from bus.connection import Endpoint
+    from bus.verify import Verification
+
+__all__ = ["bench", "conform", "doctor", "lab", "verify"]
+
+
+def doctor(
+    url: Url = None,
+    plane: Annotated[Plane | None, typer.Option("--plane", help="Which world to look at; default: live.")] = None,
+    home: HomeOption = None,
+    acl: Annotated[
+        bool, typer.Option("--acl", help="Print the users that the server should have, one a role and plane.")
+    ] = False,
+) -> None:
+    """Say whether a server is fit to carry batches, or which users it should have.
+
+    evalbus doctor --acl --plane shadow | valkey-cli -h queue
+    """
+    from workers.doctor import examine, print_acl  # noqa: PLC0415
+
+    quiet_logs()
+    if acl:
+        guard(lambda: print_acl(plane, console()))
+    else:
+        guard(lambda: examine(url, home, plane or Plane.LIVE, console()))
+
+
+def conform(
+    files: Annotated[list[Path], typer.Argument(help="Vector files, or directories of them.")],
+    url: Url = None,
+    home: HomeOption = None,
+) -> None:
+    """Play conformance vectors through the scripts on a live server and through the reference models.
+
+    evalbus conform tests/vectors
+    """
+    from bus.conform import collect, conform_on_server  # noqa: PLC0415
+    from workers.runtime import SystemRuntime  # noqa: PLC0415
+
+    quiet_logs()
+    vectors = guard(lambda: collect(files))
+
+    async def play(endpoint: Endpoint) -> Conformance:
+        return await conform_on_server(vectors, endpoint, SystemRuntime(), print)
+
+    if not with_endpoint(play, url, home).ok:
+        raise typer.Exit(5)
+
+
+def verify(
+    fences: Annotated[list[str] | None, typer.Argument(help="Fences to verify; default: all.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed of the schedules.")] = 1,
+    json_file: JsonFile = None,
+    url: Url = None,
+    home: HomeOption = None,
+) -> None:
+    """Play each fence's acceptance rule on this server, and catch every naive policy.
+
+    evalbus verify transcript histogram --json verified.json
+    """
+    from workers.verifying import check_input, show, verify_fences  # noqa: PLC0415
+
+    quiet_logs()
+    names = guard(lambda: check_input(fences or [], json_file))
+
+    async def play(endpoint: Endpoint) -> Verification:
+        return await verify_fences(names, endpoint, seed, json_file)
+
+    found = with_endpoint(play, url, home)
+    guard(lambda: show(found, console()))
+    if not found.ok:
+        raise typer.Exit(5)
+
+
+def bench(
+    runs: Annotated[int, typer.Option(min=100, help="No-op runs a measurement.")] = 2_000,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="Alternating measurements; the median is quoted.")] = 3,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure no-op runs through all three groups, against a bare loop on the same server.
+
+    evalbus bench --runs 2000
+    """
+    from workers.bench import run_bench  # noqa: PLC0415
+
+    quiet_logs()
+    finish(run_bench(runs, workers, rounds, json_file, console()))
+
+
+def lab(
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; default: loopback, which nobody else can reach.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: a free one; the first line says which.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Decides answers and mischief.")] = 0,
+    mischief: Annotated[
+        str | None, typer.Option(help='Rates, "cut=0.2,tickets.missing-echo=0.1", or a .toml or .json file of them.')
+    ] = None,
+    latency: Annotated[str | None, typer.Option(help='Time before each token, such as "20ms".')] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="Words an answer; default: a few.")] = None,
+    retry_after: Annotated[str, typer.Option(help="Time that a refusal asks to wait.")] = "1s",
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable with the key that model requests must carry.")
+    ] = None,
+    json_log: Annotated[Path | None, typer.Option(help="Append one line of JSON a request.")] = None,
+) -> None:
+    """Serve a model and a ticket API that misbehave on request and by seed, and count what they really did.
+
+    evalbus lab --port 8377 --seed 7 --mischief "cut=0.2,429=0.1"
+    """
+    from workers.lab.command import LabOptions, run_lab  # noqa: PLC0415
+
+    def start() -> None:
+        run_lab(
+            LabOptions(
+                host=host,
+                port=port,
+                seed=seed,
+                mischief=mischief,
+                latency=seconds("--latency", latency),
+                tokens=tokens,
+                retry_after=seconds("--retry-after", retry_after),
+                api_key_env=api_key_env,
+                json_log=json_log,
+            )
+        )
+
+    guard(start)

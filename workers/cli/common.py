@@ -1,0 +1,111 @@
+"""What the commands share: the screen, a connection to the server, and errors as one line with an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from bus.errors import EvalbusError, InputError
+from bus.types import Plane
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from bus.connection import Endpoint
+    from bus.redis_bus import RedisBus
+
+__all__ = ["console", "finish", "guard", "quiet_logs", "seconds", "with_bus", "with_endpoint"]
+
+T = TypeVar("T")
+
+
+def console() -> Console:
+    """Standard output, as the commands write to it."""
+    from workers.screen import Screen  # noqa: PLC0415 - a tenth of a second that `--help` need not pay
+
+    return Screen()
+
+
+def quiet_logs() -> None:
+    """Log errors only: what a command says of itself is its output."""
+    from workers import logs  # noqa: PLC0415
+
+    guard(lambda: logs.configure("error"))
+
+
+def with_endpoint(
+    use: Callable[[Endpoint], Coroutine[Any, Any, T]],
+    url: str | None,
+    home: Path | None,
+    *,
+    only_look: bool = False,
+) -> T:
+    """`only_look`: the user need not have the right to more than reading."""
+    from bus.connection import Endpoint, check_fit  # noqa: PLC0415
+    from bus.fitness import COMMANDS  # noqa: PLC0415
+    from bus.home import home_directory  # noqa: PLC0415
+
+    async def go() -> T:
+        endpoint = await asyncio.to_thread(Endpoint.from_options, url, home_directory(home))
+        try:
+            await check_fit(endpoint.target, commands=() if only_look else COMMANDS)
+            return await use(endpoint)
+        finally:
+            await endpoint.aclose()
+
+    return finish(go())
+
+
+def with_bus(use: Callable[[RedisBus], Coroutine[Any, Any, T]], url: str | None, home: Path | None, plane: Plane) -> T:
+    """Look at a plane of a server: the user need not have the right to more than reading."""
+    from bus.redis_bus import RedisBus  # noqa: PLC0415
+    from workers.runtime import SystemRuntime  # noqa: PLC0415
+
+    async def go(endpoint: Endpoint) -> T:
+        bus = RedisBus(endpoint, SystemRuntime(), plane=plane, patience=5.0)
+        try:
+            return await use(bus)
+        finally:
+            await bus.aclose()
+
+    return with_endpoint(go, url, home, only_look=True)
+
+
+def finish(job: Coroutine[Any, Any, T]) -> T:
+    """Run to the end, under `guard`."""
+    return guard(lambda: asyncio.run(job))
+
+
+def guard(action: Callable[[], T]) -> T:
+    """Run; turn what a user may see into one line and an exit code."""
+    from workers.interrupt import Interrupted  # noqa: PLC0415
+
+    try:
+        return action()
+    except Interrupted as stop:
+        print(f"evalbus: {stop}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    except KeyboardInterrupt:
+        print("evalbus: interrupted", file=sys.stderr)
+        raise typer.Exit(130) from None
+    except EvalbusError as error:
+        print(f"evalbus: {error}", file=sys.stderr)
+        raise typer.Exit(error.exit_code) from None
+    except BrokenPipeError:  # the reader of our output has left
+        sys.stderr.close()
+        raise typer.Exit(0) from None
+
+
+def seconds(option: str, written: str | None) -> float:
+    """A duration that an option gives, in seconds; none is 0. Raises InputError."""
+    from workers.quantities import duration  # noqa: PLC0415
+
+    try:
+        return 0.0 if written is None else duration(written)
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from None

@@ -1,0 +1,108 @@
+"""The commands that look at a batch: where it stands, and what it came to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bus.errors import InputError
+from bus.types import Plane
+from workers.cli.common import console, guard, quiet_logs, with_bus
+from workers.cli.options import HomeOption, JsonFile, PlaneOption, Url
+
+if TYPE_CHECKING:
+    from bus.redis_bus import RedisBus
+
+__all__ = ["gate", "review", "status"]
+
+
+def status(
+    batch: Annotated[str | None, typer.Argument(help="One batch; default: all.")] = None,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Show what is where: every batch on the server, or one in full.
+
+    evalbus status repair-20260101-120000
+    """
+    from workers.status import show_all, show_one  # noqa: PLC0415
+
+    quiet_logs()
+
+    async def look(bus: RedisBus) -> None:
+        screen = console()
+        await (show_all(bus, screen) if batch is None else show_one(bus, batch, screen))
+
+    with_bus(look, url, home, plane)
+
+
+def gate(
+    batch: Annotated[str, typer.Argument(help="The batch to judge.")],
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    json_file: JsonFile = None,
+    home: HomeOption = None,
+) -> None:
+    """Give the verdict on a closed snapshot, by the suite's rules.
+
+    evalbus gate nightly --json verdict.json
+    """
+    import json  # noqa: PLC0415
+
+    from workers.files import check_writable, write_whole  # noqa: PLC0415
+    from workers.job import batch_name, fetch_outcome  # noqa: PLC0415
+    from workers.outcome import Outcome, render  # noqa: PLC0415
+
+    quiet_logs()
+
+    async def fetch(bus: RedisBus) -> Outcome:
+        return await fetch_outcome(bus, batch_name(batch))
+
+    def check() -> None:
+        if json_file is not None:
+            check_writable(json_file)
+
+    guard(check)
+    outcome = with_bus(fetch, url, home, plane)
+    if json_file is not None:
+        text = json.dumps(outcome.as_json(), indent=1, ensure_ascii=False) + "\n"
+        guard(lambda: write_whole(json_file, text))
+    guard(lambda: render(outcome, console()))
+    raise typer.Exit(outcome.gate.exit_code)
+
+
+def review(
+    batch: Annotated[str, typer.Argument(help="The batch.")],
+    runs: Annotated[list[str] | None, typer.Argument(help="Runs to decide about; none: show those that wait.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Have them judged again, by the judge that is bound.")] = False,
+    give_up: Annotated[bool, typer.Option("--give-up", help="End them as the hole `unreviewed`.")] = False,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Show the scores that wait for a person, and decide about them.
+
+    evalbus review nightly 'case-7#1' --again
+    """
+    from workers import reviewing  # noqa: PLC0415
+
+    quiet_logs()
+
+    def check() -> None:
+        if runs and again == give_up:
+            raise InputError("runs were named, and not what to do with them", remedy="give --again or --give-up")
+        if not runs and (again or give_up):
+            raise InputError("no run was named", remedy="name the runs: evalbus review BATCH RUN …")
+
+    guard(check)
+
+    async def decide(bus: RedisBus) -> None:
+        screen = console()
+        if not runs:
+            await reviewing.show(bus, batch, screen)
+        else:
+            await (reviewing.judge_again if again else reviewing.give_up)(bus, batch, runs, screen)
+
+    with_bus(decide, url, home, plane)

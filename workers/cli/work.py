@@ -1,0 +1,195 @@
+"""The commands that evaluate: the main job, and the roles one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bus.types import Plane
+from workers.cli.common import console, guard, quiet_logs
+from workers.cli.options import (
+    Artifacts,
+    ConsumerName,
+    FetchSuite,
+    HomeOption,
+    JsonFile,
+    OnlyBatch,
+    PlaneOption,
+    Slots,
+    SuiteCopy,
+    Url,
+)
+
+__all__ = ["planner", "rescore", "run", "scorer", "worker"]
+
+
+def run(
+    suite: Annotated[Path, typer.Argument(help="Directory with suite.toml or suite.py, or such a file.")],
+    workers: Annotated[int | None, typer.Option(min=0, help="Worker processes; default: one a core.")] = None,
+    scorers: Annotated[int | None, typer.Option(min=0, help="Scorer processes; default: 2.")] = None,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    batch: Annotated[str | None, typer.Option(help="Name; one that exists is resumed. Default: a new one.")] = None,
+    json_file: JsonFile = None,
+    home: HomeOption = None,
+    artifacts: Artifacts = None,
+) -> None:
+    """Run a suite to its closed snapshot, over many processes.
+
+    evalbus run examples/repair --workers 4 --json out.json
+    """
+    from bus.home import home_directory  # noqa: PLC0415
+    from workers.job import JobOptions, log_directory, run_job  # noqa: PLC0415
+    from workers.outcome import render  # noqa: PLC0415
+
+    options = JobOptions(
+        suite=suite,
+        workers=workers,
+        scorers=scorers,
+        url=url,
+        home=home,
+        plane=plane,
+        batch=batch,
+        json_file=json_file,
+        artifacts=artifacts,
+    )
+    quiet_logs()
+    outcome = guard(lambda: run_job(options))
+    logs = log_directory(home_directory(home), outcome.batch)
+    guard(lambda: render(outcome, console(), logs if logs.is_dir() else None))
+    raise typer.Exit(outcome.gate.exit_code)
+
+
+def rescore(
+    batch: Annotated[str, typer.Argument(help="The closed batch whose sealed runs are scored anew.")],
+    judge: Annotated[
+        Path, typer.Option("--judge", help="Suite with the same cases whose [scorer] judges; its solver never runs.")
+    ],
+    scorers: Annotated[int | None, typer.Option(min=0, help="Scorer processes; default: 2.")] = None,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    name: Annotated[
+        str | None,
+        typer.Option("--batch", help="Name of the new batch; one that exists is resumed. Default: BATCH.rescored-N."),
+    ] = None,
+    json_file: JsonFile = None,
+    home: HomeOption = None,
+    artifacts: Artifacts = None,
+) -> None:
+    """Score a closed batch's sealed runs again, under another judge: a new batch, and the old one stands.
+
+    evalbus rescore nightly --judge judges/strict
+    """
+    from bus.home import home_directory  # noqa: PLC0415
+    from workers.job import JobOptions, batch_name, log_directory, run_job  # noqa: PLC0415
+    from workers.outcome import render  # noqa: PLC0415
+
+    quiet_logs()
+    options = JobOptions(
+        suite=judge,
+        workers=0,
+        scorers=scorers,
+        url=url,
+        home=home,
+        plane=plane,
+        batch=name,
+        json_file=json_file,
+        artifacts=artifacts,
+        source=guard(lambda: batch_name(batch)),
+    )
+    outcome = guard(lambda: run_job(options))
+    logs = log_directory(home_directory(home), outcome.batch)
+    guard(lambda: render(outcome, console(), logs if logs.is_dir() else None))
+    raise typer.Exit(outcome.gate.exit_code)
+
+
+def planner(
+    url: Url = None,
+    suite: SuiteCopy = None,
+    batch: OnlyBatch = None,
+    plane: PlaneOption = Plane.LIVE,
+    name: ConsumerName = None,
+    home: HomeOption = None,
+    artifacts: Artifacts = None,
+    fetch_suite: FetchSuite = False,
+) -> None:
+    """Plan until told to stop: admit runs, find lost ones, close batches.
+
+    evalbus planner --url redis://queue:6379 --suite /suite
+    """
+    _role(
+        "planner", url=url, suite=suite, batch=batch, plane=plane, name=name, home=home, artifacts=artifacts,
+        fetch_suite=fetch_suite,
+    )  # fmt: skip
+
+
+def worker(
+    url: Url = None,
+    suite: SuiteCopy = None,
+    batch: OnlyBatch = None,
+    plane: PlaneOption = Plane.LIVE,
+    name: ConsumerName = None,
+    slots: Slots = None,
+    home: HomeOption = None,
+    artifacts: Artifacts = None,
+    fetch_suite: FetchSuite = False,
+) -> None:
+    """Work until told to stop: hold leases, drive the solver, seal runs.
+
+    evalbus worker --url redis://queue:6379 --suite /suite
+    """
+    _role(
+        "worker", url=url, suite=suite, batch=batch, plane=plane, name=name, slots=slots, home=home,
+        artifacts=artifacts, fetch_suite=fetch_suite,
+    )  # fmt: skip
+
+
+def scorer(
+    url: Url = None,
+    suite: SuiteCopy = None,
+    batch: OnlyBatch = None,
+    plane: PlaneOption = Plane.LIVE,
+    name: ConsumerName = None,
+    slots: Slots = None,
+    home: HomeOption = None,
+    artifacts: Artifacts = None,
+    fetch_suite: FetchSuite = False,
+) -> None:
+    """Score until told to stop: judge sealed runs.
+
+    evalbus scorer --url redis://queue:6379 --suite /suite
+    """
+    _role(
+        "scorer", url=url, suite=suite, batch=batch, plane=plane, name=name, slots=slots, home=home,
+        artifacts=artifacts, fetch_suite=fetch_suite,
+    )  # fmt: skip
+
+
+def _role(role: str, **options: Any) -> None:  # noqa: ANN401 - typer has checked each
+    from workers import logs  # noqa: PLC0415
+    from workers.job import batch_name  # noqa: PLC0415
+    from workers.role import run_role  # noqa: PLC0415
+    from workers.role_options import Role, RoleOptions  # noqa: PLC0415
+
+    def text(value: object) -> str | None:
+        return None if value is None else str(value)
+
+    def start() -> RoleOptions:
+        logs.configure(role=role)
+        batch = options["batch"]
+        return RoleOptions(
+            role=Role(role),
+            url=options["url"],
+            home=text(options["home"]),
+            plane=options["plane"],
+            suite=text(options["suite"]),
+            batch=None if batch is None else batch_name(batch),
+            name=options["name"],
+            slots=options.get("slots"),
+            artifacts=text(options.get("artifacts")),
+            fetch_suite=bool(options.get("fetch_suite")),
+        )
+
+    guard(lambda: run_role(start()))
