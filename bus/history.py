@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import msgpack
@@ -25,6 +25,7 @@ import msgpack
 from bus.contract import CONTRACT
 from bus.envelopes import decode
 from bus.errors import InputError, ViolationError
+from bus.imported import entry as imported
 from bus.keys import BatchKeys
 from bus.link import Link
 from bus.port import BatchInfo
@@ -32,9 +33,10 @@ from bus.scripts import script
 from bus.snapshot import Snapshot
 from bus.types import BatchId, EntryId, Plane, RunId
 
-__all__ = ["Line", "Part", "Recorded", "chained", "export", "read_history", "refusals"]
+__all__ = ["Line", "Part", "Recorded", "chained", "export", "header", "lines", "read_history", "refusals", "spelt"]
 
 _AT_ONCE = 500  # entries in one read
+_PAYLOADS_AT_ONCE = 100  # of 256 kB at most; one step has no more events than that
 _EMPTY_CHAIN = "0" * 64
 
 
@@ -60,6 +62,8 @@ class Recorded:
     envelope: Mapping[str, Any]
     parts: tuple[Part, ...]
     presented: Mapping[int, bytes]
+    exported: bool = False
+    """Read back from an export: the parts have all their arguments, in the form in which they stand there."""
 
     @property
     def joint(self) -> bool:
@@ -80,6 +84,16 @@ class Line:
     args: Mapping[str, Any]
     answer: Mapping[str, Any]
 
+    @property
+    def ends_batch(self) -> bool:
+        """After it nothing of the accepted set can change: the batch is closed, or below its quorum for good."""
+        closed = self.verb == "commit" or self.reason == "below_quorum"
+        return (self.fence, self.op) == ("histogram", "close") and closed
+
+
+_FIELDS = tuple(field.name for field in fields(Line))
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 
 async def read_history(link: Link, keys: BatchKeys) -> AsyncIterator[Recorded]:
     """Every entry in stream order, in pieces: memory does not grow with the history."""
@@ -95,6 +109,11 @@ async def read_history(link: Link, keys: BatchKeys) -> AsyncIterator[Recorded]:
 
 def _recorded(entry_id: EntryId, flat: Sequence[bytes]) -> Recorded:
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    if (packed := fields.get(imported.FIELD)) is not None:
+        told = imported.unpack(packed)
+        return Recorded(
+            entry_id, fields[b"o"].decode(), told.envelope, tuple(Part(*one) for one in told.parts), {}, True
+        )
     try:
         envelope = decode(fields[b"e"])
     except ValueError:  # what was presented was no envelope; it was refused, and is shown as it came
@@ -121,28 +140,82 @@ async def refusals(link: Link, keys: BatchKeys) -> AsyncIterator[Recorded]:
 
 
 async def lines(link: Link, keys: BatchKeys) -> AsyncIterator[Line]:
-    """The export's lines, with the payloads of transcript events put back in place."""
+    """The export's lines, with the payloads of transcript events put back in place.
+
+    Payloads stand in the transcripts, one stream a conversation. They are asked for many at a time, because a round
+    trip costs more than all the rest of a line; and not for all that was read, because each may have 256 kB.
+    """
+    group: list[_Untold] = []
+    asked = 0
     async for entry in read_history(link, keys):
-        for number, part in enumerate(entry.parts, start=1):
-            args = _arguments(entry, part)
-            if part.fence == "transcript" and part.op == "append":
-                args["payload"] = await _payload(link, keys, entry, part, args)
-            yield Line(
-                id=f"{entry.id}/{number}" if entry.joint else entry.id,
-                fence=part.fence,
-                op=part.op,
-                verb=part.verb,
-                reason=part.reason,
-                envelope=entry.envelope,
-                args=args,
-                answer=_answer(part),
-            )
+        untold = _Untold(entry, tuple(_arguments(entry, part) for part in entry.parts))
+        group.append(untold)
+        asked += sum(True for _ in untold.events())
+        if asked >= _PAYLOADS_AT_ONCE or len(group) >= _AT_ONCE:
+            for line in await _told(link, keys, group):
+                yield line
+            group, asked = [], 0
+    for line in await _told(link, keys, group):
+        yield line
+
+
+@dataclass(frozen=True, slots=True)
+class _Untold:
+    """An entry, and its parts' arguments without the payloads that stand elsewhere."""
+
+    entry: Recorded
+    arguments: tuple[dict[str, Any], ...]
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """The arguments of those parts that are about an event and do not say which: its payload stands elsewhere."""
+        for part, args in zip(self.entry.parts, self.arguments, strict=True):
+            if part.fence == "transcript" and part.op == "append" and "payload" not in part.args:
+                yield args
+
+
+async def _told(link: Link, keys: BatchKeys, group: Sequence[_Untold]) -> list[Line]:
+    """The lines of some entries."""
+    granted = []
+    for entry, args in ((one.entry, args) for one in group for args in one.events()):
+        if not entry.presented:
+            granted.append(args)
+            continue
+        # It was refused, the event was presented whole, and is nowhere else in this form.
+        raw = entry.presented.get(_position(entry, int(args["seq"])))
+        args["payload"] = None if raw is None else raw.decode("utf-8", "surrogatepass")
+    reads = [_read_of(keys, args) for args in granted]
+    for args, found in zip(granted, await link.commands(reads) if reads else [], strict=True):
+        if not found:
+            raise ViolationError(f"run {args['run']}: event {args['seq']} is in the history but not in the transcript")
+        flat = found[0][1]
+        args["payload"] = dict(zip(flat[::2], flat[1::2], strict=True))[b"p"].decode("utf-8", "surrogatepass")
+    return [line for one in group for line in _lines_of(one)]
+
+
+def _read_of(keys: BatchKeys, args: Mapping[str, Any]) -> tuple[str, ...]:
+    seq = f"{args['seq']}-0"
+    return ("XRANGE", keys.transcript(RunId(args["run"])), seq, seq)
+
+
+def _lines_of(untold: _Untold) -> Iterator[Line]:
+    entry = untold.entry
+    for number, (part, args) in enumerate(zip(entry.parts, untold.arguments, strict=True), start=1):
+        yield Line(
+            id=f"{entry.id}/{number}" if entry.joint else entry.id,
+            fence=part.fence,
+            op=part.op,
+            verb=part.verb,
+            reason=part.reason,
+            envelope=entry.envelope,
+            args=args,
+            answer=_answer(part),
+        )
 
 
 def _arguments(entry: Recorded, part: Part) -> dict[str, Any]:
     """What the operation was given: the part's own arguments, and those that the envelope names."""
     fence = CONTRACT.get(part.fence)
-    if fence is None or part.op not in fence.ops:
+    if entry.exported or fence is None or part.op not in fence.ops:
         return dict(part.args)
     named = {**entry.envelope, **part.args}
     if part.fence == "transcript" and "run" not in part.args and "conversation" in entry.envelope:
@@ -175,20 +248,6 @@ def _answer(part: Part) -> dict[str, Any]:
     return {name: value for name, value in part.answer.items() if name in named}
 
 
-async def _payload(link: Link, keys: BatchKeys, entry: Recorded, part: Part, args: Mapping[str, Any]) -> str | None:
-    if entry.presented:  # refused: the event was presented whole, and is nowhere else in this form
-        raw = entry.presented.get(_position(entry, int(args["seq"])))
-        return None if raw is None else raw.decode("utf-8", "surrogatepass")
-    chain, seq = RunId(args["run"]), args["seq"]
-    found = await link.command("XRANGE", keys.transcript(chain), f"{seq}-0", f"{seq}-0")
-    if not found:
-        raise ViolationError(f"run {chain}: event {seq} is in the history but not in the transcript")
-    flat = found[0][1]
-    payload = dict(zip(flat[::2], flat[1::2], strict=True))[b"p"]
-    text: str = payload.decode("utf-8", "surrogatepass")
-    return text
-
-
 def _position(entry: Recorded, seq: int) -> int:
     """Which argument of a command is the payload of its event `seq`."""
     if entry.command == "run.append":  # several events: a head and a payload each
@@ -198,15 +257,43 @@ def _position(entry: Recorded, seq: int) -> int:
 
 def chained(previous: str, line: Line) -> tuple[str, str]:
     """The line's text without its chain, and its chain."""
-    text = _json(asdict(line))
+    # Its fields by name, and not by `asdict`, which copies every value in depth.
+    text = spelt({name: getattr(line, name) for name in _FIELDS})
     return text, hashlib.sha256((previous + text).encode("utf-8")).hexdigest()
 
 
 async def export(
-    link: Link, plane: Plane, batch: BatchId, info: BatchInfo, snapshot: Snapshot | None
+    link: Link,
+    plane: Plane,
+    batch: BatchId,
+    info: BatchInfo,
+    snapshot: Snapshot | Callable[[], Awaitable[Snapshot]] | None,
+    shard: int = 0,
 ) -> AsyncIterator[str]:
-    """The export's lines of text, newline included. Raises InputError when the batch has no history."""
-    keys = BatchKeys(plane, batch)
+    """The export's lines of text, newline included. Raises InputError when the batch has no history.
+
+    `snapshot`: what the closing line is to hold; or how to take it, which is asked when the entry that ended the batch
+    has gone by, and never for an open batch. A batch may end while it is read: then whoever looked at it before would
+    have a history that ends, and no snapshot.
+    """
+    yield spelt(header(plane, batch, info)) + "\n"
+    count, head, ended = 0, _EMPTY_CHAIN, False
+    async for line in lines(link, BatchKeys(plane, batch, shard)):
+        text, head = chained(head, line)
+        yield f'{text[:-1]},"chain":"{head}"}}\n'
+        count += 1
+        ended = ended or line.ends_batch
+    if count == 0:
+        raise InputError(f"batch {batch!r} has no history on this server")
+    if callable(snapshot):
+        snapshot = await snapshot() if ended else None
+    content = None
+    if snapshot is not None:
+        content = json.loads(snapshot.canonical_bytes()) | {"snapshot_id": snapshot.snapshot_id}
+    yield spelt({"entries": count, "head": head, "snapshot": content}) + "\n"
+
+
+def header(plane: Plane, batch: BatchId, info: BatchInfo) -> dict[str, object]:
     spec = info.spec
     policy = {
         "intended": spec.intended,
@@ -222,35 +309,19 @@ async def export(
         "gate": dict(spec.gate),
         "limits": dict(spec.limits),
     }
-    suite = {"name": spec.suite, "digest": spec.suite_digest}
-    yield (
-        _json(
-            {
-                "format": "evalbus-history",
-                "version": 1,
-                "batch": batch,
-                "plane": plane.value,
-                "suite": suite,
-                "policy": policy,
-            }
-        )
-        + "\n"
-    )
-    count, head = 0, _EMPTY_CHAIN
-    async for line in lines(link, keys):
-        text, head = chained(head, line)
-        yield f'{text[:-1]},"chain":"{head}"}}\n'
-        count += 1
-    if count == 0:
-        raise InputError(f"batch {batch!r} has no history on this server")
-    content = None
-    if snapshot is not None:
-        content = json.loads(snapshot.canonical_bytes()) | {"snapshot_id": snapshot.snapshot_id}
-    yield _json({"entries": count, "head": head, "snapshot": content}) + "\n"
+    return {
+        "format": "evalbus-history",
+        "version": 1,
+        "batch": batch,
+        "plane": plane.value,
+        "suite": {"name": spec.suite, "digest": spec.suite_digest},
+        "policy": policy,
+    }
 
 
-def _json(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def spelt(value: object) -> str:
+    """A line's one spelling: JSON without blanks, names in the order given, no needless escapes."""
+    text = _encoder.encode(value)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:  # half of a surrogate pair in what somebody presented: spelt out, so that it can be read

@@ -7,8 +7,11 @@ transcript, once: it is put back in place, and what was refused is shown as it w
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import tracemalloc
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +22,15 @@ from bus.history import Line, export, lines
 from bus.models.sandbox import Sandbox
 from bus.models.transcript import Transcript
 from bus.port import Group, Receipt
+from bus.replay.replayed import Replay
+from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import Digest, Plane, Verb
+from bus.wire import Reply
 from tests.batches import W1, W2, Batch, opened
 from tests.model_calls import answered, asked
 from tests.test_steps_fences import ALL, fan_out
+from workers.exporting import export_batch, exported_lines
 
 ONE = next_head(EMPTY_HEAD, "one")
 
@@ -201,3 +208,85 @@ async def test_the_first_line_tells_what_the_fences_were_configured_with(batch: 
     found = [json.loads(line) async for line in export(batch.bus.link, Plane.LIVE, batch.name, info, None)]
     assert found[0]["policy"]["limits"] == ALL
     assert found[-1]["entries"] == len(found) - 2
+
+
+# --- as a whole -----------------------------------------------------------------------------------------------
+
+
+async def test_a_batch_that_ends_while_it_is_read_has_its_snapshot_in_the_last_line(server: Target) -> None:
+    """Whoever looked at the batch before, and not when the end has gone by, writes a history that is not true."""
+    async with opened(server.address(), runs=2) as batch:
+        await batch.admit()
+        await batch.scored()
+        info = await batch.bus.info(batch.name)
+        assert info is not None
+        assert not info.status.ended
+        reading = exported_lines(batch.bus, batch.name, info)
+        found = [await anext(reading)]
+        await batch.scored()
+        snapshot = Snapshot.from_rows(await batch.bus.rows(batch.name, batch.runs), batch.spec)
+        await batch.bus.close(batch.name, snapshot.snapshot_id, 2)
+        found += [line async for line in reading]
+        assert json.loads(found[-1])["snapshot"]["snapshot_id"] == snapshot.snapshot_id
+        replay = Replay("h.jsonl")
+        for line in found:
+            replay.feed(line)
+        assert replay.finish().snapshot_id == snapshot.snapshot_id
+
+
+async def test_a_batch_below_its_quorum_has_its_snapshot_too(server: Target) -> None:
+    """It is refused a number, and has ended all the same."""
+    async with opened(server.address(), runs=1) as batch:
+        await batch.admit()
+        await batch.end(batch.runs[0])
+        assert (await batch.bus.close(batch.name, "0" * 64, 0)).reason == "below_quorum"
+        info = await batch.bus.info(batch.name)
+        assert info is not None
+        *_, last = [line async for line in exported_lines(batch.bus, batch.name, info)]
+        assert json.loads(last)["snapshot"]["holes"] == [["c0#1", "operator"]]
+
+
+async def repeated(batch: Batch, times: int) -> None:
+    """The latest entry of the history, so many times more: a history may be as long as it likes."""
+    ((_, flat),) = await batch.wire.call("XREVRANGE", batch.keys.history, "+", "-", "COUNT", 1)
+    for _ in range(0, times, 500):
+        await batch.wire.calls([("XADD", batch.keys.history, "*", *flat)] * 500)
+
+
+async def test_the_payloads_of_a_history_are_asked_for_many_at_a_time(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One round trip a line would take longer than all the rest."""
+    held = await batch.claimed()
+    await batch.bus.append(held.ref, EMPTY_HEAD, 1, ["one"])
+    await repeated(batch, 2_000)
+    trips, link = Counter[str](), batch.bus.link
+    one, many = link.command, link.commands
+
+    async def command(*words: str | bytes | int) -> Reply:
+        trips["one"] += 1
+        return await one(*words)
+
+    async def commands(batch: Sequence[Sequence[str | bytes | int]]) -> list[Reply]:
+        trips["many"] += 1
+        return await many(batch)
+
+    monkeypatch.setattr(link, "command", command)
+    monkeypatch.setattr(link, "commands", commands)
+    assert len(await appended(batch)) == 2_001
+    assert 0 < trips.total() < 2_001 / 50
+
+
+async def test_the_memory_that_an_export_takes_does_not_grow_with_the_history(batch: Batch, tmp_path: Path) -> None:
+    """Measured: four times the entries, and the same peak."""
+    held = await batch.claimed()
+    await batch.bus.append(held.ref, EMPTY_HEAD, 1, ["one" * 500])
+    peaks, sizes = [], []
+    for more in (1_000, 3_000):
+        await repeated(batch, more)
+        tracemalloc.start()
+        sizes.append(await export_batch(batch.bus, batch.name, tmp_path / "h.jsonl.zst"))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert sizes[1] > 3.9 * sizes[0]
+    assert peaks[1] < 1.2 * peaks[0], peaks

@@ -8,10 +8,13 @@ shows in the head, if that was written down elsewhere; the tests say so too.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import tracemalloc
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,14 @@ import structlog
 from typer.testing import CliRunner
 
 from bus.chain import EMPTY_HEAD
+from bus.envelopes import SCHEMA
 from bus.errors import EvalbusError, InputError
 from bus.memory_bus import MemoryBus, MemoryWorld
+from bus.models.model import Answer, reject
 from bus.redis_bus import RedisBus
+from bus.replay.player import Player
 from bus.replay.replayed import Replay, Replayed
+from bus.replay.rules import RULES
 from bus.replay.telling import DiffersError, Told
 from bus.target import Target
 from bus.types import Plane
@@ -39,9 +46,14 @@ from tests.test_steps_fences import ALL
 from tests.test_two_buses import CALLS_AND_TOOLS, LIFE, STEPS, Session, plain_spec, whole_spec
 from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Twins
 from workers.cli import app
+from workers.explaining.reading import read_file
+from workers.history_files import reading, writing
 from workers.lab import Lab
 from workers.replaying import replay_batch, replay_file
 
+GOLDEN = Path(__file__).parent / "histories_of_releases"
+HEADS = {"schema-1.jsonl.zst": "f66e48e1db818683d947dc526ac99800e6ade8e7f96f5d19261410271c4af452"}
+"""Each history of a release, and the head that it was written with. What stands here is never changed."""
 SESSIONS = times(8)
 FUZZED = times(400)
 
@@ -73,6 +85,12 @@ async def batch(server: Target) -> AsyncIterator[Batch]:
 async def lines(batch: Batch) -> list[bytes]:
     """A history with every fence, whole and closed."""
     return await whole_history(batch)
+
+
+def golden(name: str = "schema-1.jsonl.zst") -> list[bytes]:
+    """A history that was written by the release that brought its schema."""
+    with reading(GOLDEN / name) as file:
+        return file.readlines()
 
 
 # --- what holds -------------------------------------------------------------------------------------------
@@ -225,38 +243,81 @@ async def test_a_batch_that_scored_anothers_sealed_runs_is_replayed(server: Targ
 # --- one line is edited -----------------------------------------------------------------------------------
 
 
-async def test_each_single_edit_is_found_at_its_line(lines: list[bytes]) -> None:
-    """A byte here, a byte there, in any line: the chain breaks where it was."""
-    rng = random.Random(1)
-    for index in range(1, len(lines) - 1):
-        line = bytearray(lines[index])
-        line[rng.randrange(len(line) - 1)] ^= 1
-        assert difference([*lines[:index], bytes(line), *lines[index + 1 :]]).line == index + 1
+@dataclass(frozen=True, slots=True)
+class Tampering:
+    """What somebody does to one line of a file, and where it must be found."""
+
+    does: Callable[[list[bytes], int], list[bytes]]
+    """The file, and which line; the lines that are left."""
+    shows: int
+    """How many lines behind it the first one stands that gives it away."""
+    first: str
+    """What is said where it is done to the first line, which says that this is a history."""
+    last: str = ""
+    """What is said where it is done to the closing line, if not that a line is not true."""
 
 
-async def test_a_line_that_is_missing_added_or_out_of_place_is_found_where_the_next_one_stands(
-    lines: list[bytes],
-) -> None:
-    """For each line of the file."""
-    for index in range(1, len(lines) - 2):
-        before, line, after = lines[:index], lines[index], lines[index + 1 :]
-        assert difference([*before, *after]).line == index + 1
-        assert difference([*before, line, line, *after]).line == index + 2
-        assert difference([*before, after[0], line, *after[1:]]).line == index + 1
+def _edited(lines: list[bytes], at: int) -> list[bytes]:
+    line = bytearray(lines[at])
+    line[random.Random(at).randrange(len(line) - 1)] ^= 1
+    return [*lines[:at], bytes(line), *lines[at + 1 :]]
 
 
-async def test_a_last_entry_that_is_missing_is_found_at_the_closing_line(lines: list[bytes]) -> None:
-    """The chain holds up to there, and is too short."""
-    assert "counts" in difference([*lines[:-2], lines[-1]]).problem
+NO_HISTORY = "is no history of a batch"
+ELSEWHERE = "nothing is done, or what another kind does too"
+TAMPERINGS = {
+    "edited": Tampering(_edited, 0, "first line|is no history|is of version"),
+    "dropped": Tampering(lambda lines, at: [*lines[:at], *lines[at + 1 :]], 0, NO_HISTORY, ELSEWHERE),
+    "duplicated": Tampering(lambda lines, at: [*lines[: at + 1], *lines[at:]], 1, "carries no chain"),
+    "swapped with the next": Tampering(
+        lambda lines, at: [*lines[:at], *lines[at : at + 2][::-1], *lines[at + 2 :]], 0, NO_HISTORY, ELSEWHERE
+    ),
+    "cut off before": Tampering(lambda lines, at: lines[:at], -1, NO_HISTORY, "is truncated"),
+    "cut off within": Tampering(lambda lines, at: [*lines[:at], lines[at][:-20]], 0, "is truncated", "is truncated"),
+    "cut off at its last byte": Tampering(
+        lambda lines, at: [*lines[:at], lines[at][:-1]], 0, "is truncated", "is truncated"
+    ),
+}
 
 
-async def test_a_truncated_file_says_where_it_ends(lines: list[bytes]) -> None:
-    """Behind a line, or within one: exit 2, since it is not the history but its copy that is bad."""
-    for index in (1, 7, len(lines) - 1):
-        for cut in ([*lines[:index]], [*lines[:index], lines[index][:-20]]):
-            with pytest.raises(InputError, match=r"h\.jsonl:\d+: is truncated") as caught:
-                replayed(cut)
-            assert caught.value.line in (index, index + 1)
+@pytest.mark.parametrize("how", TAMPERINGS)
+async def test_whatever_is_done_to_any_line_is_found_where_it_was_done(how: str) -> None:
+    """The first line, every entry, the closing line: each is edited, dropped, duplicated, moved and cut off.
+
+    What was cut off is wrong input (exit 2): it is not the history but its copy that is bad.
+    """
+    lines, tampering = golden(), TAMPERINGS[how]
+    last = len(lines) - 1
+    for at in range(len(lines)):
+        bad = tampering.does(lines, at)
+        expected = tampering.first if at == 0 else tampering.last if at == last else ""
+        if expected == ELSEWHERE:
+            assert bad in (lines, lines[:-1])
+            continue
+        with pytest.raises(EvalbusError, match=expected or None) as caught:
+            replayed(bad)
+        error = caught.value
+        assert isinstance(error, DiffersError | InputError)
+        if isinstance(error, InputError):
+            assert "cut off" in how or at in (0, last)
+        if NO_HISTORY not in str(error):
+            assert error.line == at + 1 + tampering.shows, (at, str(error))
+
+
+async def test_the_first_and_the_closing_line_are_spelt_in_one_way_only() -> None:
+    """They are outside the chain: what they say is derived, and how they say it has to be compared."""
+    lines = golden()
+    for at in (0, len(lines) - 1):
+        said = parsed(lines[at])
+        for spelling in (
+            json.dumps(said),
+            json.dumps(said | {"more": 1}, separators=(",", ":")),
+            json.dumps(dict(reversed(said.items())), separators=(",", ":")),
+            lines[at].decode().replace("b", "\\u0062", 1).strip(),
+            lines[at].decode().replace("{", '{"head":"",' if at else '{"plane":"",', 1).strip(),
+        ):
+            wrong = difference([*lines[:at], spelling.encode() + b"\n", *lines[at + 1 :]])
+            assert wrong.line == at + 1
 
 
 async def test_the_first_line_must_say_what_was_declared(lines: list[bytes]) -> None:
@@ -376,6 +437,100 @@ async def test_no_edit_of_a_value_makes_replay_fail_in_another_way(lines: list[b
     assert seen[False] > FUZZED / 4
 
 
+# --- whose rules ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_history_of_an_earlier_release_still_holds(name: str) -> None:
+    """To the bytes that were written then: decisions, head, snapshot."""
+    told = replay_file(GOLDEN / name, HEADS[name])
+    assert len(told.decisions.keys() - {"run"}) == 12
+    assert (told.status, told.bins, told.holes) == ("closed", {"pass": 2, "fail": 0}, {"c2#1": "solver_error"})
+    assert (told.spent, told.durable, told.refusals["stale_gen"]) == (30, 30, 1)
+
+
+def test_there_is_a_history_of_each_schema_that_this_release_has_rules_for() -> None:
+    """A schema that is raised brings its history; one whose rules are dropped is missed here."""
+    assert {path.name for path in GOLDEN.glob("*.zst")} == HEADS.keys()
+    assert {f"schema-{number}.jsonl.zst" for number in RULES} == HEADS.keys()
+    assert SCHEMA in RULES
+
+
+def with_schema(lines: Sequence[bytes], schema: object, first: int = 1, last: int | None = None) -> list[bytes]:
+    """The entries from one line to another (without it) under another schema, as its own release would write them."""
+    for index in range(first, last or len(lines) - 1):
+        lines = edited(lines, index, lambda said: said["envelope"].update(schema=schema))
+    return rechained(lines)
+
+
+def test_a_history_under_a_schema_that_is_not_known_says_which_release_it_needs(tmp_path: Path) -> None:
+    """It is not called untrue: nobody here knows the rules that it followed. The first such line is named."""
+    lines, file = golden(), tmp_path / "h.jsonl"
+    said = "was written under schema 2; this release knows 1 (replay it with the release that wrote it)"
+    file.write_bytes(b"".join(with_schema(lines, 2)))
+    for read in (lambda: replay_file(file, None), lambda: read_file(file, "c0#1")):
+        with pytest.raises(InputError) as caught:
+            read()
+        assert str(caught.value) == f"{file}:2: entry {parsed(lines[1])['id']} {said}"
+    mixed = with_schema(lines, 2, first=12)
+    with pytest.raises(InputError) as caught:
+        replayed(mixed)
+    assert str(caught.value) == f"h.jsonl:13: entry {parsed(lines[12])['id']} {said}"
+
+
+def test_a_history_is_replayed_with_the_rules_of_its_schema_and_of_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The schema decides who takes the decisions again; where two are mixed nobody does."""
+
+    class Next(Player):
+        """Rules of a later release: every score is worth nothing."""
+
+        def decide(self, told: Told) -> Answer | None:
+            return reject("worthless") if told.op == "score" else super().decide(told)
+
+    monkeypatch.setattr("bus.replay.rules.RULES", {1: Player, 2: Next})
+    lines = golden()
+    assert replayed(lines).status == "closed"
+    wrong = difference(with_schema(lines, 2))
+    assert (wrong.line, "derived reject worthless" in wrong.problem) == (found(lines, "histogram", "score") + 1, True)
+    with pytest.raises(InputError, match=r"h\.jsonl:13: .* under schema 2, the entries before it under 1"):
+        replayed(with_schema(lines, 2, first=12))
+
+
+def test_only_what_was_refused_for_its_schema_may_carry_another() -> None:
+    """Workers of two releases may meet at one batch: the stranger's commands are refused, and recorded so."""
+    lines = golden()
+    index = found(lines, "run", "claim", "reject")
+    stranger = edited(lines, index, lambda said: said.update(reason="schema"))
+    assert replayed(with_schema(stranger, 2, index, index + 1)).refusals["schema"] == 1
+    assert replayed(with_schema(stranger, None, index, index + 1)).refusals["schema"] == 1
+    with pytest.raises(InputError, match="this release knows 1"):
+        replayed(with_schema(lines, 2, index, index + 1))
+    for schema in (None, "1", True, 1.0):
+        assert "does not name its schema" in difference(with_schema(lines, schema, 12, 13)).problem
+
+
+# --- its size ---------------------------------------------------------------------------------------------
+
+
+def test_the_memory_that_a_replay_takes_does_not_grow_with_the_lines(tmp_path: Path) -> None:
+    """Measured: four times the entries of the same runs, and the same peak."""
+    lines, file = golden(), tmp_path / "h.jsonl.zst"
+    index = found(lines, "run", "claim", "reject")
+    entry = parsed(lines[index])["id"].partition("-")[0]
+    peaks = []
+    for more in (1_000, 4_000):
+        late = [lines[index].replace(f'"id":"{entry}-'.encode(), f'"id":"{entry}-{n}'.encode()) for n in range(1, more)]
+        with writing(file) as out:
+            for line in rechained([*lines[: index + 1], *late, *lines[index + 1 :]]):
+                out.write(line)
+        del late
+        tracemalloc.start()
+        assert replay_file(file, None).entries == len(lines) - 2 + more - 1
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 300_000, peaks
+
+
 # --- the command ------------------------------------------------------------------------------------------
 
 
@@ -398,6 +553,29 @@ async def test_the_command_says_what_was_derived_or_the_first_entry_that_differs
         structlog.reset_defaults()
         assert (done.exit_code, said in done.output) == (code, True), done.output
         assert code == 0 or done.stderr.count("\n") == 1
+
+
+async def test_an_archive_is_written_by_export_and_read_by_every_command(
+    batch: Batch, lines: list[bytes], server: Target, tmp_path: Path
+) -> None:
+    """Under its name it is compressed; what is in it is the same history, also after somebody renamed it."""
+
+    async def said(*arguments: str) -> str:
+        done = await asyncio.to_thread(CliRunner().invoke, app, [*arguments])
+        structlog.reset_defaults()
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    plain, packed = tmp_path / "h.jsonl", tmp_path / "h.jsonl.zst"
+    for file in (plain, packed):
+        await said("export", batch.name, str(file), "--url", server.url)
+    assert plain.read_bytes() == b"".join(lines)
+    assert packed.stat().st_size < plain.stat().st_size / 4
+    renamed = tmp_path / "old"
+    renamed.write_bytes(packed.read_bytes())
+    for command, *rest in (("replay",), ("why", "c1#1"), ("explain", "c1#1")):
+        shown = {await said(command, str(file), *rest) for file in (plain, packed, renamed)}
+        assert len(shown) == 1, shown
 
 
 # --- what is no export ------------------------------------------------------------------------------------

@@ -1,48 +1,45 @@
-"""`evalbus export`: the history as a file, written as it is read, and only under its name when it is whole."""
+"""`evalbus export`: the history as a file, written as it is read, and only under its name when it is whole.
+
+Memory grows with the runs of the batch, whose rows make the snapshot in the last line; not with its entries.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import BinaryIO
 
-from bus.errors import InputError
+from bus.cluster import ServerBus
 from bus.history import export
-from bus.redis_bus import RedisBus
+from bus.port import BatchInfo
 from bus.snapshot import Snapshot
 from bus.types import BatchId
-from workers.files import check_writable, writing_whole
+from workers.history_files import check_target, writing
 from workers.job import info_of
 
-__all__ = ["export_batch"]
+__all__ = ["export_batch", "exported_lines"]
 
 
-async def export_batch(bus: RedisBus, batch: BatchId, file: Path) -> int:
+async def export_batch(bus: ServerBus, batch: BatchId, file: Path) -> int:
     """Write the export; answers the number of decisions in it. Raises InputError."""
-    to_stdout = str(file) == "-"
-    if not to_stdout:
-        check_writable(file)
+    check_target(file)
     info = await info_of(bus, batch)
-    snapshot = None
-    if info.status.ended:
-        snapshot = Snapshot.from_rows(await bus.rows(batch, await bus.run_ids(batch)), info.spec)
-    text = export(bus.link, bus.plane, batch, info, snapshot)
     count = 0
-    with _standard_output() if to_stdout else writing_whole(file) as out:
-        async for line in text:
-            out.write(line.encode())
+    with writing(file) as out:
+        async for line in exported_lines(bus, batch, info):
+            out.write(line)
             count += 1
     return count - 2
 
 
-@contextlib.contextmanager
-def _standard_output() -> Iterator[BinaryIO]:
-    try:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:  # whoever read it has seen enough
-        raise
-    except OSError as error:
-        raise InputError(f"standard output cannot be written: {error.strerror}") from error
+async def exported_lines(bus: ServerBus, batch: BatchId, info: BatchInfo) -> AsyncIterator[bytes]:
+    """The lines that an export of the batch has, newline included; `info` is what the batch declared.
+
+    The snapshot is taken of the rows, and only when the entry that ended the batch has been read.
+    """
+
+    async def snapshot() -> Snapshot:
+        return Snapshot.from_rows(await bus.rows(batch, await bus.run_ids(batch)), info.spec)
+
+    one = await bus.of(batch)
+    async for line in export(one.link, one.plane, batch, info, snapshot, one.shard):
+        yield line.encode()

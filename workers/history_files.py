@@ -11,19 +11,24 @@ import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from bus.errors import InputError
 from workers.files import check_writable, writing_whole
 
-__all__ = ["LONGEST_LINE", "check_target", "is_history", "reading", "writing"]
+if TYPE_CHECKING:
+    import zstandard
+    from _typeshed import WriteableBuffer
+
+__all__ = ["LONGEST_LINE", "check_target", "is_history", "name_of", "reading", "writing"]
 
 LONGEST_LINE = 64 << 20
-"""Bytes of one line: far above what one entry can hold. What is read with `readline` should be given it as its limit."""
+"""Bytes of one line: far above what one entry can hold. Whoever reads with `readline` gives it as the limit."""
 _STANDARD = "-"
 _SUFFIXES = (".jsonl", ".json", ".zst")
 _FRAME = b"\x28\xb5\x2f\xfd"  # how each frame of Zstandard begins: RFC 8878, 3.1.1
 _BLOCK = 1 << 20  # bytes read and compressed at a time
+_PIECE = 1 << 11  # bytes unpacked at a time: four of them may stand for 128 kB, so this is at most 64 MB
 _WINDOW = 128 << 20  # bytes of memory that somebody else's archive may ask for: what the command-line tool grants too
 
 
@@ -37,28 +42,75 @@ def is_history(named: str) -> bool:
     return "/" in named or named.endswith(_SUFFIXES)
 
 
+def name_of(file: str | Path) -> str:
+    """How messages name it."""
+    return "standard input" if str(file) == _STANDARD else str(file)
+
+
 @contextlib.contextmanager
 def reading(file: str | Path) -> Iterator[BinaryIO]:
     """The lines of a history. Raises InputError when it cannot be read, also within the block.
 
-    An archive that was cut off ends early, as a plain file does: whoever reads the lines sees that the last one is
-    missing.
+    A plain file that was cut off ends early: whoever reads the lines sees that the last one is missing. An archive that
+    was cut off or damaged is an InputError behind the last line that could be unpacked, and names the next one.
     """
-    import zstandard  # noqa: PLC0415 - for those who have a file to read
-
-    name = "standard input" if str(file) == _STANDARD else str(file)
+    name = name_of(file)
     try:
         with _opened(file) as raw:
-            if raw.peek(len(_FRAME))[: len(_FRAME)] != _FRAME:
+            if raw.peek(len(_FRAME))[: len(_FRAME)] == _FRAME:
+                yield cast(BinaryIO, io.BufferedReader(_Unpacked(raw, name), _BLOCK))
+            else:
                 yield cast(BinaryIO, raw)
-                return
-            unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-            with unpacker.stream_reader(raw, read_size=_BLOCK, read_across_frames=True) as frames:
-                yield cast(BinaryIO, io.BufferedReader(frames, _BLOCK))
-    except zstandard.ZstdError as error:
-        raise InputError(f"is damaged: it cannot be unpacked ({error})", file=name, remedy="export it again") from error
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=name) from error
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in its name
+        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=name) from error
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of an archive, unpacked as it is read. Memory: one piece, and the window that the archive needs."""
+
+    def __init__(self, raw: BinaryIO, name: str) -> None:
+        import zstandard  # noqa: PLC0415 - for those who have an archive to read
+
+        super().__init__()
+        self._raw, self._name = raw, name
+        self._unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._packed, self._ready = b"", memoryview(b"")
+        self._lines = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        while not self._ready:
+            self._packed = self._packed or self._raw.read(_PIECE)
+            if not self._packed:
+                if self._frame is not None:
+                    raise self._unusable("is truncated: the archive was cut off, and this line cannot be unpacked")
+                return 0
+            self._ready = memoryview(self._unpack())
+        into = memoryview(buffer).cast("B")
+        count = min(len(into), len(self._ready))
+        into[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def _unpack(self) -> bytes:
+        """What the piece at hand holds. An archive may have several frames: `cat a.zst b.zst` makes one."""
+        import zstandard  # noqa: PLC0415
+
+        frame = self._frame or self._unpacker.decompressobj()
+        try:
+            content = frame.decompress(self._packed)
+        except zstandard.ZstdError as error:
+            raise self._unusable(f"is damaged: from this line on it cannot be unpacked ({error})") from error
+        self._packed = frame.unused_data
+        self._frame = None if frame.eof else frame
+        self._lines += content.count(b"\n")
+        return content
+
+    def _unusable(self, problem: str) -> InputError:
+        return InputError(problem, file=self._name, line=self._lines + 1, remedy="export it again")
 
 
 def check_target(file: Path) -> None:
@@ -69,7 +121,10 @@ def check_target(file: Path) -> None:
 
 @contextlib.contextmanager
 def writing(file: Path) -> Iterator[BinaryIO]:
-    """A file that takes its place when the block ends; compressed where its name ends in `.zst`. Raises InputError."""
+    """A file to `write` to, which takes its place when the block ends; compressed where its name ends in `.zst`.
+
+    Raises InputError, also within the block.
+    """
     with _standard_output() if str(file) == _STANDARD else writing_whole(file) as out:
         if file.suffix != ".zst":
             yield out
@@ -82,10 +137,13 @@ def writing(file: Path) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, packed)
 
 
-def _opened(file: str | Path) -> contextlib.AbstractContextManager[io.BufferedReader]:
+@contextlib.contextmanager
+def _opened(file: str | Path) -> Iterator[io.BufferedReader]:
     if str(file) == _STANDARD:
-        return contextlib.nullcontext(cast(io.BufferedReader, sys.stdin.buffer))
-    return Path(file).open("rb", buffering=_BLOCK)
+        yield cast(io.BufferedReader, sys.stdin.buffer)
+        return
+    with Path(file).open("rb", buffering=_BLOCK) as raw:
+        yield cast(io.BufferedReader, raw)
 
 
 @contextlib.contextmanager

@@ -6,72 +6,67 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
-from bus.errors import InputError
-from bus.history import export
+from bus.cluster import ServerBus
 from bus.port import Counters
-from bus.redis_bus import RedisBus
+from bus.replay.lines import Footer, Header
 from bus.replay.replayed import Replay, Replayed
-from bus.replay.telling import DiffersError
-from bus.snapshot import Snapshot
+from bus.replay.telling import DiffersError, Told
 from bus.types import BatchId
+from workers.exporting import exported_lines
+from workers.history_files import LONGEST_LINE, name_of, reading
 from workers.job import info_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["is_file", "replay_batch", "replay_file", "show"]
+__all__ = ["replay_batch", "replay_file", "show"]
 
 _TICK = 20_000  # lines between two looks at the progress
-_SUFFIXES = (".jsonl", ".json")
-_LONGEST_LINE = 64 << 20  # bytes: far above what one entry can hold
 _TICKED = Callable[[int], None]
+_Watcher = Callable[[Header | Told | Footer], None]
 
 
-def is_file(named: str) -> bool:
-    """Whether what is to be replayed is a file: it is there, or its name is none that a batch would have."""
-    if named == "-":
-        return True
-    with contextlib.suppress(OSError, ValueError):  # too long for a file's name, or no name at all
-        if Path(named).is_file():
-            return True
-    return "/" in named or named.endswith(_SUFFIXES)
+def _nobody(said: Header | Told | Footer) -> None:
+    """Look away."""
 
 
-def replay_file(file: str, head: str | None) -> Replayed:
+def replay_file(file: str | Path, head: str | None, watch: _Watcher = _nobody) -> Replayed:
     """Replay an export; `-` is standard input. `head`: the chain's, as it was written down elsewhere.
+
+    `watch` is shown each line when it has been derived again.
 
     Raises InputError for what is no export, or not all of one; DiffersError at the first line that is not true.
     """
-    with _opened(file) as lines, _progress() as tick:
-        replay = Replay("standard input" if file == "-" else file)
-        while raw := lines.readline(_LONGEST_LINE):
-            replay.feed(raw)
+    replay = Replay(name_of(file))
+    with reading(file) as lines, _progress() as tick:
+        while raw := lines.readline(LONGEST_LINE):
+            watch(replay.feed(raw))
             if replay.entries % _TICK == 0:
                 tick(replay.entries)
         found = replay.finish()
     return _checked(replay.source, found, head)
 
 
-async def replay_batch(bus: RedisBus, batch: BatchId, head: str | None) -> Replayed:
+async def replay_batch(bus: ServerBus, batch: BatchId, head: str | None, watch: _Watcher = _nobody) -> Replayed:
     """Replay a batch as it stands on the server, and compare what it came to with what is counted there.
+
+    `watch`: see `replay_file`.
 
     Raises InputError when there is none of that name; DiffersError.
     """
     info = await info_of(bus, batch)
-    snapshot = None
-    if info.status.ended:
-        snapshot = Snapshot.from_rows(await bus.rows(batch, await bus.run_ids(batch)), info.spec)
-    replay = Replay(f"batch {batch}", still_written=snapshot is None)
+    replay = Replay(f"batch {batch}")
     with _progress() as tick:
-        async for text in export(bus.link, bus.plane, batch, info, snapshot):
-            replay.feed(text.encode())
+        async for raw in exported_lines(bus, batch, info):
+            watch(replay.feed(raw))
             if replay.entries % _TICK == 0:
                 tick(replay.entries)
     found = replay.finish()
     counters = await bus.counters(batch)
-    newer = await bus.link.command("XRANGE", bus.keys(batch).history, f"({replay.last}", "+", "COUNT", 1)
+    one = await bus.of(batch)
+    newer = await one.link.command("XRANGE", one.keys(batch).history, f"({replay.last}", "+", "COUNT", 1)
     if not newer:  # else the batch has gone on while it was read
         _compare_counters(replay, found, counters)
     return _checked(replay.source, found, head)
@@ -116,18 +111,6 @@ def show(found: Replayed, console: Console) -> None:
         console.print(tokens, markup=False, soft_wrap=True)
     named = f"snapshot {found.snapshot_id}" if found.snapshot_id else "no snapshot: the batch has not ended"
     console.print(named, markup=False, soft_wrap=True)
-
-
-@contextlib.contextmanager
-def _opened(file: str) -> Iterator[BinaryIO]:
-    if file == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        with Path(file).open("rb") as opened:
-            yield opened
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=file) from error
 
 
 @contextlib.contextmanager

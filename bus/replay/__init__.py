@@ -9,5 +9,6 @@ decisions lead to, byte for byte. The first line that differs is named, with wha
     large.py        models of a history that may have a million entries
     silence.py      what the passing of time decided: a lease that ran out, a workspace that was given up
     player.py       one history put to the models
+    rules.py        which player: that of the schema under which the history was recorded
     replayed.py     the whole of it: lines in, and what they come to
 """

@@ -1,7 +1,8 @@
 """The lines of an export: read one at a time, and chained again as they are read.
 
 The chain is computed over the bytes of the file, not over what they are parsed to: another spelling of the same values
-is an edit too.
+is an edit too. The first and the last line are outside it. What they say is derived, or declared by an entry; so they
+need only be spelt in the one way that there is.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from bus.errors import InputError
+from bus.history import spelt
 from bus.replay.telling import DiffersError, Told
 
 __all__ = ["Footer", "Header", "Lines"]
 
 FORMAT, VERSION = "evalbus-history", 1
+_HEADER = ["format", "version", "batch", "plane", "suite", "policy"]
+_BEGINS = b'{"format":"evalbus-history",'  # how this release spells it
 _FIRST_CHAIN = "0" * 64
 _MARK = b',"chain":"'
 _CHAINED = 64 + len(b'"}\n')  # what follows the mark
 _FIELDS = ["id", "fence", "op", "verb", "reason", "envelope", "args", "answer", "chain"]
+_decoded = json.JSONDecoder().raw_decode  # the line's own length says where it ends: nothing is searched for
 _VERBS = frozenset({"commit", "duplicate", "reject", "replay", "in_doubt", "compensate"})
 
 
@@ -67,14 +72,17 @@ class Lines:
         except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict) or said.get("format") != FORMAT:
+            if raw.startswith(_BEGINS) and not raw.endswith(b"\n"):
+                raise self._cut_off("the file ends within its first line")
             raise InputError(
                 "is no history of a batch: its first line does not say so",
                 file=self.source,
                 remedy="a file that `evalbus export` wrote",
             )
-        if said.get("version") != VERSION:
+        version = said.get("version")
+        if version != VERSION or type(version) is not int:
             raise InputError(
-                f"is of version {json.dumps(said.get('version'))}; this release replays version {VERSION}",
+                f"is of version {json.dumps(version)}; this release replays version {VERSION}",
                 file=self.source,
                 remedy="replay it with the release that wrote it",
             )
@@ -83,6 +91,9 @@ class Lines:
             raise self._differs("its batch or its plane is missing")
         if not (isinstance(suite, dict) and isinstance(policy, dict)):
             raise self._differs("its suite or its policy is missing")
+        if list(said) != _HEADER:
+            raise self._differs(f"the first line does not have its fields: {', '.join(_HEADER)}")
+        self._check_spelling(raw, said, "first")
         return Header(batch, plane, suite, policy)
 
     def next(self, raw: bytes) -> Told | Footer:
@@ -116,8 +127,10 @@ class Lines:
         chain = raw[mark:-3].decode("ascii", "replace")
         if raw[mark - len(_MARK) : mark] != _MARK or raw[-3:] != b'"}\n':
             raise self._differs("is no entry of a history: it carries no chain")
-        text = raw[: mark - len(_MARK)] + b"}"
-        derived = hashlib.sha256(self.head.encode() + text).hexdigest()
+        link = hashlib.sha256(self.head.encode())
+        link.update(raw[: mark - len(_MARK)])
+        link.update(b"}")
+        derived = link.hexdigest()
         if chain != derived:
             raise self._differs(
                 f"the chain breaks here: this line was edited, or one before it is missing, added or out of place; "
@@ -127,9 +140,12 @@ class Lines:
 
     def _told(self, raw: bytes) -> Told:
         try:
-            said = json.loads(raw.decode())
+            text = raw.decode()
+            said, end = _decoded(text)
         except (ValueError, RecursionError):
             raise self._differs("is no JSON") from None
+        if end != len(text) - 1:
+            raise self._differs("is more than one value")
         if not isinstance(said, dict) or list(said) != _FIELDS:
             raise self._differs(f"does not have the fields of an entry: {', '.join(_FIELDS)}")
         named, fence, op, verb, reason, envelope, args, answer, _ = said.values()
@@ -176,14 +192,23 @@ class Lines:
             raise self._differs("the closing line is no JSON") from None
         if not isinstance(said, dict) or list(said) != ["entries", "head", "snapshot"]:
             raise self._differs("the closing line does not have its fields: entries, head, snapshot")
+        self._check_spelling(raw, said, "closing")
         entries, head, snapshot = said["entries"], said["head"], said["snapshot"]
         if entries != self.entries:
             raise self._differs(f"the closing line counts {entries} entries, there are {self.entries}")
         if head != self.head:
             raise self._differs(f"the closing line names another head: recorded {head}, derived {self.head}")
+        if type(entries) is not int:
+            raise self._differs("the closing line's count is none")
         if snapshot is not None and not isinstance(snapshot, dict):
             raise self._differs("the closing line's snapshot is none")
         return Footer(self._number, self.entries, self.head, snapshot)
+
+    def _check_spelling(self, raw: bytes, said: object, which: str) -> None:
+        if not raw.endswith(b"\n"):
+            raise self._cut_off(f"the file ends within its {which} line")
+        if raw != spelt(said).encode() + b"\n":
+            raise self._differs(f"the {which} line is spelt in another way than an export spells it")
 
     def _differs(self, problem: str) -> DiffersError:
         return DiffersError(self.source, self._number, problem)

@@ -19,6 +19,7 @@ from bus.models.histogram import Status
 from bus.port import Judgement
 from bus.replay.lines import Footer, Header, Lines
 from bus.replay.player import Player
+from bus.replay.rules import Rules
 from bus.replay.telling import DiffersError, Told, is_same, says
 from bus.snapshot import ScoreRow, Snapshot
 from bus.types import RunId
@@ -71,12 +72,13 @@ class Replay:
     def __init__(self, source: str, *, clock: Callable[[Told], int] | None = None, still_written: bool = False) -> None:
         """`source`: how messages name the file. `clock`: see `Player`.
 
-        `still_written`: the history is read from a server, where the batch may end while it is read. Its closing line
-        may then lack the snapshot.
+        `still_written`: the snapshot was taken before the history was read, and the batch may have ended between the
+        two. The closing line may then lack it.
         """
         self.source = source
         self._clock, self._still_written = clock, still_written
         self._lines = Lines(source)
+        self._rules = Rules(source)
         self._header: Header | None = None
         self._footer: Footer | None = None
         self._player: Player | None = None
@@ -88,20 +90,26 @@ class Replay:
         """Read so far."""
         return self._lines.entries
 
-    def feed(self, raw: bytes) -> None:
-        """The next line of the file. Raises InputError for what is no export, DiffersError for one that is not true."""
+    def feed(self, raw: bytes) -> Header | Told | Footer:
+        """The next line of the file; answers what it says, derived again.
+
+        Raises InputError for what is no export or needs other rules than this release has, DiffersError for a line that
+        is not true.
+        """
         if self._header is None:
             self._header = self._lines.first(raw)
-            return
+            return self._header
         said = self._lines.next(raw)
         if isinstance(said, Footer):
             self._footer = said
-            return
+            return said
+        self._rules.check(said)
         if self._player is None:
             self._begin(self._header, said)
         if self._player is not None:
             self._compare(self._player, said)
         self.last = said.entry
+        return said
 
     def finish(self) -> Replayed:
         """There are no more lines. Raises as `feed` does."""
@@ -140,7 +148,7 @@ class Replay:
                     f"declared in {told.id} {json.dumps(whole.get(name))}",
                 )
         try:
-            self._player = Player(header.policy, self._clock)
+            self._player = self._rules.player()(header.policy, self._clock)
         except (TypeError, ValueError, AttributeError):
             raise self._differs(told, f"{told.name}: its declaration cannot be read") from None
 

@@ -11,18 +11,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bus.cluster import ServerBus
 from bus.errors import InputError
 from bus.history import Line, read_history
-from bus.redis_bus import RedisBus
 from bus.replay.lines import Footer, Lines
+from bus.replay.rules import Rules
 from bus.types import BatchId, RunId
 from workers.brief import brief
 from workers.explaining.entries import Picker
 from workers.explaining.steps import story_of
 from workers.explaining.story import Story
+from workers.history_files import LONGEST_LINE, name_of, reading
 from workers.job import info_of
 
-__all__ = ["Told", "file_of", "read_file", "read_server"]
+__all__ = ["Told", "read_file", "read_server"]
 
 _NAMED = 3
 _SHOWN = 60  # characters of a name that is none: enough to recognise it
@@ -53,27 +55,15 @@ class _Found:
             self.lines.append(line)
 
 
-def file_of(batch: str) -> Path | None:
-    """The file that was named in a batch's place; None for a batch's name. Raises InputError for a missing file."""
-    path = Path(batch)
-    try:
-        if path.is_file():
-            return path
-    except (OSError, ValueError):  # too long for a path, or no path at all
-        return None
-    if "/" in batch or path.suffix in (".jsonl", ".zst"):
-        raise InputError("is not a file" if path.exists() else "no such file", file=brief(batch, _SHOWN))
-    return None
-
-
-async def read_server(bus: RedisBus, batch: BatchId, run: str) -> Told:
+async def read_server(bus: ServerBus, batch: BatchId, run: str) -> Told:
     """Raises InputError for an unknown batch or run, with the nearest names."""
     await info_of(bus, batch)
     known = await bus.run_ids(batch)
     if run not in known:
         raise _no_such_run(batch, run, known)
     found = _Found(Picker(run))
-    async for entry in read_history(bus.link, bus.keys(batch)):
+    at = await bus.of(batch)
+    async for entry in read_history(at.link, at.keys(batch)):
         for number, part in enumerate(entry.parts, start=1):
             line_id = f"{entry.id}/{number}" if entry.joint else entry.id
             found.add(
@@ -83,22 +73,23 @@ async def read_server(bus: RedisBus, batch: BatchId, run: str) -> Told:
     return Told(story_of(batch, run, found.lines), rows[0].detail if rows else "")
 
 
-def read_file(path: Path, run: str) -> Told:
-    """Raises InputError for what is no export, a truncated one or an unknown run; ViolationError for an edited one."""
-    lines, found = Lines(str(path)), _Found(Picker(run))
-    try:
-        with path.open("rb") as file:
-            header = lines.first(file.readline())
-            for raw in file:
-                told = lines.next(raw)
-                if isinstance(told, Footer):
-                    continue
-                found.add(
-                    Line(told.id, told.fence, told.op, told.verb, told.reason, told.envelope, told.args, told.answer)
-                )
-            lines.end()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=path) from error
+def read_file(file: str | Path, run: str) -> Told:
+    """Of an export; `-` is standard input.
+
+    Raises InputError for what is no export, a truncated one, one of another release or an unknown run; ViolationError
+    for an edited one.
+    """
+    named = name_of(file)
+    lines, rules, found = Lines(named), Rules(named), _Found(Picker(run))
+    with reading(file) as content:
+        header = lines.first(content.readline(LONGEST_LINE))
+        while raw := content.readline(LONGEST_LINE):
+            told = lines.next(raw)
+            if isinstance(told, Footer):
+                continue
+            rules.check(told)
+            found.add(Line(told.id, told.fence, told.op, told.verb, told.reason, told.envelope, told.args, told.answer))
+        lines.end()
     if run not in found.runs:
         raise _no_such_run(header.batch, run, found.runs)
     return Told(story_of(header.batch, run, found.lines))
