@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
-from bus.fitness import COMMANDS, READING
+from bus.fitness import COMMANDS, PRUNING, READING
 from bus.keys import any_shard, endpoint, registry
 from bus.types import Plane
 
@@ -71,7 +71,18 @@ _WRITTEN_BESIDE: dict[AclRole, tuple[str, ...]] = {
 _ASKING = (AclRole.WORKER, AclRole.SCORER)
 """Who asks models, and so takes from what all may ask of an endpoint together."""
 
-_CONNECTING = ("auth", "hello", "select", "ping", "client|setname", "evalsha", "script|load", "script|exists")
+_CONNECTING = (
+    "auth",
+    "hello",
+    "select",
+    "ping",
+    "client|setname",
+    "evalsha",
+    "script|load",
+    "script|exists",
+    "cluster|info",
+    "cluster|slots",
+)
 _WITH_SUBCOMMAND = {"xgroup": ("create",), "xinfo": ("groups", "consumers", "stream"), "info": ()}
 _IN_HEADERS = registry(Plane.LIVE).removesuffix("batches")
 _ANY_STREAM = "b:*:*"  # the tail of a key template that ends in <stream>
@@ -118,6 +129,8 @@ def _tails(step: str) -> frozenset[str]:
 
 def _commands(role: AclRole) -> Sequence[str]:
     asked = READING if role is AclRole.READER else COMMANDS
+    if role is AclRole.OPERATOR:
+        asked = (*asked, *PRUNING)
     names = sorted({line.split()[0] for line in asked})
     allowed = []
     for name in names:

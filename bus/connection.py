@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from bus.errors import ServerUnfit
 from bus.fitness import ServerFacts, check_fit
+from bus.sentinel import located
 from bus.server import EmbeddedServer, home_directory
 from bus.target import Target, parse_url
+from bus.topology import Topology
 from bus.wire import Address
 
 __all__ = ["Endpoint", "ServerFacts", "Target", "check_fit", "parse_url"]
@@ -19,6 +22,9 @@ class Endpoint:
     def __init__(self, server: Target | EmbeddedServer) -> None:
         """The user's server, or our own, which is closed by `aclose`."""
         self._server = server
+        self._primary: Target | None = None
+        self.topology = Topology(server) if isinstance(server, Target) and server.cluster is not None else None
+        """Of a cluster: which of its servers has what. Then this is no door; `bus.topology.ShardDoor` is one."""
 
     @classmethod
     def from_options(cls, url: str | None, home: Path | None) -> Endpoint:
@@ -41,12 +47,29 @@ class Endpoint:
         """The embedded server, if it is one."""
         return self._server if isinstance(self._server, EmbeddedServer) else None
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether Sentinels put a replica in its place when it dies."""
+        return self.target.sentinel is not None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is the embedded server of a directory."""
+        return self.embedded is not None
+
     def address(self) -> Address:
-        """Where to connect now."""
-        return self.target.address()
+        """Where to connect now; behind Sentinels, what the last `ensure` was told."""
+        return (self._primary or self.target).address()
 
     async def ensure(self) -> bool:
-        """Start an embedded server again if it died; True when it had. One of the user's is left alone."""
+        """Before each connection: ask the Sentinels, if there are any, which server is the primary now.
+
+        An embedded server that died is started again; True when it was. One of the user's is left alone.
+        """
+        if self.topology is not None:
+            raise ServerUnfit(f"{self.target.redacted}: this needs a single server, not a cluster (give redis://…)")
+        if isinstance(self._server, Target):
+            self._primary = await located(self._server)
         embedded = self.embedded
         return embedded is not None and await asyncio.to_thread(embedded.ensure)
 

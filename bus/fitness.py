@@ -14,17 +14,19 @@ import errno
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NoReturn
 
 from bus.errors import ReplyError, ServerUnfit, ServerUnreachable
 from bus.info import Info, parse_info
 from bus.keys import registry
+from bus.sentinel import located
 from bus.target import Target
+from bus.topology import Topology
 from bus.types import Plane
 from bus.wire import Wire
 
-__all__ = ["COMMANDS", "READING", "ServerFacts", "check_fit"]
+__all__ = ["COMMANDS", "PRUNING", "READING", "ServerFacts", "check_fit"]
 
 _SILENCE = 5.0  # seconds for connecting, and again for all answers together
 _LOADING = 10.0  # seconds to wait for a server that is reading its data
@@ -62,6 +64,9 @@ COMMANDS = (
     "xreadgroup group g c streams KEY >",
 )
 """What scripts and clients call, in a form that the server can check against the user's rights."""
+
+PRUNING = ("scan 0", "unlink KEY", "xrevrange KEY + - COUNT 1")
+"""What it takes beside them to remove a batch. SCAN gives out the names of all keys, so only an operator has it."""
 
 _READS = {
     "exists", "get", "hget", "hgetall", "hmget", "info", "lrange", "scard", "sismember", "smembers", "time", "xpending",
@@ -109,8 +114,20 @@ class ServerFacts:
 async def check_fit(target: Target, *, plane: Plane = Plane.LIVE, commands: Sequence[str] = COMMANDS) -> ServerFacts:
     """Examine a server, for a user who will call `commands`; none when it is only looked at.
 
-    Raises ServerUnreachable or ServerUnfit, and InputError for the files of TLS.
+    Of a cluster each primary is; the facts are those of the first, the warnings those of all. Raises ServerUnreachable
+    or ServerUnfit, and InputError for the files of TLS.
     """
+    if target.cluster is None:
+        return await _check_one(await located(target), plane, commands, shards=None)
+    primaries = await Topology(target).primaries(plane)
+    found = [await _check_one(one.target, plane, commands, shards=one.shards) for one in primaries]
+    return replace(found[0], warnings=tuple(line for one in found for line in one.warnings))
+
+
+async def _check_one(
+    target: Target, plane: Plane, commands: Sequence[str], *, shards: Sequence[int] | None
+) -> ServerFacts:
+    """`shards`: those that a primary of a cluster has; None for a single server."""
     address = target.address()
     try:
         async with asyncio.timeout(_SILENCE):
@@ -123,7 +140,7 @@ async def check_fit(target: Target, *, plane: Plane = Plane.LIVE, commands: Sequ
     try:
         info = await _loaded(target, wire)
         async with asyncio.timeout(_SILENCE):
-            return await _examine(target, plane, commands, wire, info)
+            return await _examine(target, plane, commands, wire, info, shards)
     except (ServerUnreachable, TimeoutError) as error:
         _unreachable(target, error)
     except ReplyError as error:
@@ -144,7 +161,9 @@ async def _loaded(target: Target, wire: Wire) -> Info:
         await asyncio.sleep(0.05)
 
 
-async def _examine(target: Target, plane: Plane, commands: Sequence[str], wire: Wire, info: Info) -> ServerFacts:
+async def _examine(
+    target: Target, plane: Plane, commands: Sequence[str], wire: Wire, info: Info, shards: Sequence[int] | None
+) -> ServerFacts:
     product: Literal["redis", "valkey"] = "valkey" if "valkey_version" in info else "redis"
     number = info.get(f"{product}_version")
     if number is None:
@@ -155,9 +174,9 @@ async def _examine(target: Target, plane: Plane, commands: Sequence[str], wire: 
     if version < _MINIMUM[product]:
         _unfit(target, f"{title} is too old", "use Redis 7.0 or Valkey 8.0, or no --url for one of our own")
     if mode == "sentinel":
-        _unfit(target, "it is a Sentinel", "give the URL of the primary that it names")
-    if mode == "cluster" or info.get("cluster_enabled") == "1":
-        _unfit(target, "it is a cluster", "this release needs a single server")
+        _unfit(target, "it is a Sentinel", "write sentinel://HOST:PORT/NAME, and it is asked for the primary")
+    if shards is None and (mode == "cluster" or info.get("cluster_enabled") == "1"):
+        _unfit(target, "it is one of a cluster", "write redis+cluster://HOST:PORT")
     role = info.get("role", "master")
     if role != "master":
         primary = f"{info.get('master_host')}:{info.get('master_port')}"
@@ -168,8 +187,9 @@ async def _examine(target: Target, plane: Plane, commands: Sequence[str], wire: 
     if policy != "noeviction":
         remedy = "CONFIG SET maxmemory-policy noeviction"
         _unfit(target, f"its maxmemory-policy is {policy}: it may drop keys that the fences rest on", remedy)
-    if commands:
-        await _probe(target, plane, commands, wire)
+    at = [0] if shards is None else shards
+    if commands and at:
+        await _probe(target, registry(plane, at[0]), commands, wire)
     aof, fsync = info.get("aof_enabled") == "1", config.get("appendfsync")
     return ServerFacts(
         product=product,
@@ -184,9 +204,9 @@ async def _examine(target: Target, plane: Plane, commands: Sequence[str], wire: 
     )
 
 
-async def _probe(target: Target, plane: Plane, commands: Sequence[str], wire: Wire) -> None:
+async def _probe(target: Target, key: str, commands: Sequence[str], wire: Wire) -> None:
     sha = await wire.call("SCRIPT", "LOAD", _PROBE)
-    words = await wire.call("EVALSHA", sha, 1, registry(plane), *commands)
+    words = await wire.call("EVALSHA", sha, 1, key, *commands)
     denied = ", ".join(word.decode() for word in words)
     if denied:
         _unfit(target, f"this user may not call {denied} on the keys evb:*", _GRANT)

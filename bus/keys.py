@@ -1,9 +1,11 @@
 """The only place where keys are written.
 
 The plane is the first thing in each key, and so in each server ACL; the part in braces puts all keys of a shard into
-one hash slot, so that a script may touch several of them on a Cluster.
+one hash slot, so that a script may touch several of them on a Cluster. A single server has the shard 0 only; a Cluster
+has `SHARDS`, and each batch is in one of them.
 
-    evb:{live.0}:batches                      HASH    batch → status: what there is on this shard
+    evb:{live.0}:batches                      HASH    batch → status or tombstone: what there is on this shard, and was
+    evb:{live.0}:mark                         STRING  written to when it matters that the server has synced
     evb:{live.0}:endpoint:<endpoint>          HASH    its token buckets and its pause, of all batches and workers
     evb:{live.0}:b:<batch>:batch              HASH    declaration, status, counters
     evb:{live.0}:b:<batch>:run:<run>          HASH    one run: the scalars of all fences
@@ -25,20 +27,45 @@ one hash slot, so that a script may touch several of them on a Cluster.
 
 from __future__ import annotations
 
+import binascii
+import hashlib
+import re
 from dataclasses import dataclass
 
 from bus.types import BatchId, Digest, Plane, RunId
 
 __all__ = [
     "RUNS_DESK",
+    "SHARDS",
     "BatchKeys",
     "any_shard",
+    "batch_of",
     "endpoint",
+    "every_batch",
+    "mark",
     "registry",
+    "shard_of",
+    "slot_of",
 ]
 
 RUNS_DESK = "runs"
 """The desk at which a run holds a place from its admission to its end."""
+
+SHARDS = 16
+"""Of a Cluster: enough to spread batches over any number of primaries that one would have; more would only be asked."""
+
+_SLOTS = 16384
+"""Of every Cluster, as its protocol has it."""
+
+
+def shard_of(batch: BatchId) -> int:
+    """Where a new batch goes on a Cluster: by its name, so that two who declare it at once meet."""
+    return int.from_bytes(hashlib.sha256(batch.encode()).digest()[:4]) % SHARDS
+
+
+def slot_of(plane: Plane, shard: int) -> int:
+    """The hash slot of all keys of a shard: that of what stands in the braces."""
+    return binascii.crc_hqx(f"{plane}.{shard}".encode(), 0) % _SLOTS
 
 
 def any_shard(plane: Plane) -> str:
@@ -56,6 +83,21 @@ def endpoint(plane: Plane, name: str, shard: int = 0) -> str:
     return f"evb:{{{plane}.{shard}}}:endpoint:{name}"
 
 
+def mark(plane: Plane, shard: int = 0) -> str:
+    """What is written to when all that came before is to be on disk; it holds nothing."""
+    return f"evb:{{{plane}.{shard}}}:mark"
+
+
+def every_batch(plane: Plane, shard: int = 0) -> str:
+    """All keys of all batches: a pattern, for SCAN."""
+    return f"evb:{{{plane}.{shard}}}:b:*"
+
+
+def batch_of(plane: Plane, key: str, shard: int = 0) -> BatchId:
+    """Whose key it is, of those that `every_batch` matches."""
+    return BatchId(key.removeprefix(every_batch(plane, shard).removesuffix("*")).partition(":")[0])
+
+
 @dataclass(frozen=True, slots=True)
 class BatchKeys:
     """The keys of one batch."""
@@ -71,6 +113,11 @@ class BatchKeys:
     def registry(self) -> str:
         """The shard's hash of batches."""
         return registry(self.plane, self.shard)
+
+    @property
+    def every(self) -> str:
+        """All keys of the batch: a pattern, for SCAN; what the name itself holds stands for itself."""
+        return re.sub(r"([*?\[\]\\^-])", r"\\\1", self._key("")) + "*"
 
     @property
     def batch_row(self) -> str:

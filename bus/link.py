@@ -18,14 +18,16 @@ from typing import Protocol, TypeVar
 import structlog
 import tenacity
 
+from bus import failpoints
+from bus.durability import LICENCES, Guarantee, guarantee_of
 from bus.errors import ReplyError, ServerUnreachable
-from bus.info import parse_info
+from bus.info import Info, parse_info
 from bus.port import Runtime
 from bus.scripts import Script, call, load_missing
-from bus.types import Decision
+from bus.types import Decision, Durability
 from bus.wire import SILENCE, Address, Reply, Wire
 
-__all__ = ["Door", "Link"]
+__all__ = ["Door", "Link", "may_pass"]
 
 T = TypeVar("T")
 
@@ -35,10 +37,12 @@ Arguments = Mapping[str, object] | Callable[[str], Mapping[str, object]]
 log = structlog.get_logger("evalbus.link")
 
 _TRANSIENT = {
+    "ASK",  # the slot is being moved, and this key is on its other side already; MOVED comes when all are
     "BUSY",
     "CLUSTERDOWN",
     "LOADING",
     "MASTERDOWN",
+    "MOVED",  # another server of the cluster has the slot; the next connection finds it
     "NOSCRIPT",  # flushed once more between its loading and its call
     "OOM",  # nothing was written, and memory may be freed or granted
     "READONLY",  # a primary that was demoted; the next connection finds the new one
@@ -47,11 +51,20 @@ _TRANSIENT = {
 }
 """Error replies that say "not now"."""
 
-_REOPEN = {"READONLY", "MASTERDOWN"}
+_REOPEN = {"CLUSTERDOWN", "MASTERDOWN", "MOVED", "READONLY"}
 
 
-def _may_pass(error: BaseException) -> bool:
+def may_pass(error: BaseException) -> bool:
+    """Whether the same command may be answered when it is sent again."""
     return isinstance(error, ServerUnreachable) or (isinstance(error, ReplyError) and error.code in _TRANSIENT)
+
+
+def _check_serves(facts: Info) -> None:
+    """Raises ServerUnreachable for a server that does not take decisions yet, or any more."""
+    if facts.get("role", "master") != "master":  # demoted, or not promoted yet
+        raise ServerUnreachable("the server there is a replica")
+    if facts.get("loading") == "1":  # until it has its data, Valkey also says that it keeps no append-only file
+        raise ServerUnreachable("the server is loading its data")
 
 
 class Door(Protocol):
@@ -61,7 +74,15 @@ class Door(Protocol):
         """Where to connect now."""
 
     async def ensure(self) -> bool:
-        """Start a server of our own again if it died. True when it did."""
+        """Before each connection. Start a server of our own again if it died; True when it did."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a replica takes its place when it dies."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether its settings are ours to change."""
 
 
 class Link:
@@ -76,10 +97,13 @@ class Link:
         lease: float = 10.0,
         silence: float = SILENCE,
         scripts: Sequence[Script] = (),
+        durability: Durability = Durability.RELAXED,
+        mark: str = "",
     ) -> None:
         """All in seconds. `patience`: without any answer after which a call gives up; `lease`: of grace.
 
-        `silence`: as for `Wire.open`. `scripts`: those that will be called, loaded as soon as it is open.
+        `silence`: as for `Wire.open`. `scripts`: those that will be called, loaded as soon as it is open. `durability`:
+        what is waited for before a licence is handed out, and by `confirm`; `mark`: a key that is written to for that.
         """
         self._door = door
         self._runtime = runtime
@@ -87,6 +111,9 @@ class Link:
         self._lease = lease
         self._silence = silence
         self._scripts = scripts
+        self._durability = durability
+        self._mark = mark
+        self._guarantee = Guarantee()
         self._wire: Wire | None = None
         self._opening = asyncio.Lock()
         self._failed: ServerUnreachable | None = None
@@ -103,7 +130,14 @@ class Link:
 
         async def once() -> list[Decision]:
             wire = await self.wire()
-            answer = await call(wire, script, keys, argv(wire.server) if callable(argv) else argv)
+            if failpoints.ARMED is not None:
+                await failpoints.ARMED.before(script.name)
+            given = argv(wire.server) if callable(argv) else argv
+            answer = await call(wire, script, keys, given)
+            if failpoints.ARMED is not None:
+                await failpoints.ARMED.after(script.name, lambda: call(wire, script, keys, given))
+            if self._durability is Durability.STRICT and script.name in LICENCES:
+                await self._guarantee.confirm(wire, self._mark)
             return answer if isinstance(answer, list) else [answer]
 
         return await self._insist(once)
@@ -128,6 +162,23 @@ class Link:
 
         return await self._insist(once)
 
+    async def confirm(self) -> None:
+        """Wait until all that the server has applied by now, for whomever, would survive.
+
+        Its log is one, in order; so a write of our own is confirmed, and what came before it is too. Does nothing where
+        nothing is to be waited for.
+        """
+        if self._durability is Durability.RELAXED:
+            return
+
+        async def once() -> None:
+            wire = await self.wire()
+            await wire.call("SET", self._mark, 1)
+            await self._guarantee.confirm(wire, self._mark)
+            await self._runtime.sleep(self._guarantee.seconds)
+
+        await self._insist(once)
+
     async def wire(self) -> Wire:
         """The live connection, opened if need be. Raises ServerUnreachable, ServerUnfit."""
         wire = self._wire
@@ -143,8 +194,12 @@ class Link:
                         log.warning("server.restarted")
                     wire = await Wire.open(self._door.address(), silence=self._silence)
                     try:
+                        facts = parse_info(await wire.call("INFO", "server", "persistence", "replication"))
+                        _check_serves(facts)
                         await load_missing(wire, self._scripts)
-                        facts = parse_info(await wire.call("INFO", "server"))
+                        self._guarantee = await guarantee_of(
+                            wire, facts, self._durability, watched=self._door.is_watched, ours=self._door.is_ours
+                        )
                     except BaseException:
                         wire.close()
                         raise
@@ -165,7 +220,7 @@ class Link:
         except (ServerUnreachable, ReplyError) as error:
             self._look_at(error)
         async for attempt in tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception(_may_pass),
+            retry=tenacity.retry_if_exception(may_pass),
             wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
             stop=tenacity.stop_after_delay(self._patience),
             sleep=self._runtime.sleep,
@@ -181,7 +236,7 @@ class Link:
 
     def _look_at(self, error: ServerUnreachable | ReplyError) -> None:
         """Let transient errors pass; raise the others for good."""
-        if not _may_pass(error):
+        if not may_pass(error):
             raise error
         if isinstance(error, ReplyError) and error.code in _REOPEN and self._wire is not None:
             self._wire.close()

@@ -16,6 +16,7 @@ import structlog
 from bus.chain import EMPTY_HEAD, next_head
 from bus.envelopes import MAX_PAYLOAD, check_payload
 from bus.errors import InputError, ReplyError, ViolationError
+from bus.imported.looking import CODE, IMPORTED_OPEN, only_for_looking
 from bus.keys import registry
 from bus.link import Link
 from bus.port import (
@@ -35,17 +36,20 @@ from bus.port import (
 )
 from bus.redis_calls import CallSteps
 from bus.redis_tools import ToolSteps
-from bus.scripts import script
+from bus.scripts import Script, script
 from bus.streams import claimed, delivered
+from bus.tombstones import Tombstone
 from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, Gen, LeaseId, RunId
 from bus.wire import Reply
 
-__all__ = ["RedisBus"]
+__all__ = ["RedisBus", "status_of"]
 
 log = structlog.get_logger("evalbus.bus")
 
 _INDEX_AT_ONCE = 5_000  # run ids in one read
 _ADMIT_AT_ONCE = 100  # runs in one script: bounded work, and one message a hundred runs is nothing beside them
+_NOTHING_READ: Mapping[str, Reply] = {"XREADGROUP": None, "XAUTOCLAIM": [b"0-0", [], []], "XPENDING": []}
+_UNTIL_IT_LOOKS = 0.1  # seconds that a read of a batch that is gone takes: its reader asks the registry every second
 _BEAT_AT_ONCE = 500  # leases, and entries, in one heartbeat: likewise
 
 
@@ -53,6 +57,13 @@ class RedisBus(CallSteps, ToolSteps):
     """See the module's text."""
 
     # --- reading -----------------------------------------------------------------------------------------
+
+    async def of(self, batch: BatchId) -> RedisBus:
+        """The bus of the shard where a batch is: this one. `bus.cluster.ShardedBus` has more."""
+        return self
+
+    async def put_beside(self, batch: BatchId, other: BatchId) -> None:
+        """See `bus.cluster.ShardedBus`: here all batches are beside each other."""
 
     @property
     def link(self) -> Link:
@@ -71,25 +82,36 @@ class RedisBus(CallSteps, ToolSteps):
 
     async def batches(self) -> list[BatchId]:
         """The batches that have not ended."""
-        reply = _pairs(await self._link.command("HGETALL", registry(self.plane)))
+        reply = _pairs(await self._link.command("HGETALL", registry(self.plane, self.shard)))
         return sorted(BatchId(name) for name, status in reply.items() if status == "open")
 
     async def all_batches(self) -> dict[BatchId, BatchStatus]:
         """Every batch on this plane, with its status in the registry (`open` until it has ended)."""
-        reply = _pairs(await self._link.command("HGETALL", registry(self.plane)))
-        return {BatchId(name): BatchStatus(status) for name, status in reply.items()}
+        reply = _pairs(await self._link.command("HGETALL", registry(self.plane, self.shard)))
+        return {BatchId(name): status_of(value) for name, value in reply.items()}
+
+    async def tombstones(self) -> dict[BatchId, Tombstone]:
+        """What is left of every batch on this plane that was pruned."""
+        reply = _pairs(await self._link.command("HGETALL", registry(self.plane, self.shard)))
+        found = {BatchId(name): Tombstone.read(status) for name, status in reply.items()}
+        return {name: tombstone for name, tombstone in found.items() if tombstone is not None}
 
     async def info(self, batch: BatchId) -> BatchInfo | None:
-        """What a batch declared, or None when there is none of that name."""
-        spec, status, incarnation = await self._link.command(
-            "HMGET", self.keys(batch).batch_row, "spec", "status", "incarnation"
+        """What a batch declared, or None when there is none of that name. Raises InputError for one that was pruned."""
+        spec, status, incarnation, imported = await self._link.command(
+            "HMGET", self.keys(batch).batch_row, "spec", "status", "incarnation", "imported"
         )
         if spec is None:
+            if tombstone := await self.tombstone(batch):
+                raise InputError(tombstone.line(batch), remedy=f"to look at it: evalbus import {tombstone.file}")
             return None
-        fields = json.loads(spec)
-        for field in ("bins", "tree_ignore"):
-            fields[field] = tuple(fields.get(field, ()))
-        return BatchInfo(BatchSpec(**fields), BatchStatus(status.decode()), self.plane, incarnation.decode())
+        return BatchInfo(
+            BatchSpec.from_json(spec),
+            BatchStatus(status.decode()),
+            self.plane,
+            incarnation.decode(),
+            imported=imported.decode() if imported is not None else "",
+        )
 
     async def counters(self, batch: BatchId) -> Counters:
         """Progress: one read of the batch's hash, and one of its desk's."""
@@ -97,7 +119,7 @@ class RedisBus(CallSteps, ToolSteps):
             [("HGETALL", self.keys(batch).batch_row), ("HGET", self.keys(batch).desk(), "in_flight")]
         )
         row = _pairs(row_reply)
-        if "status" not in row:  # a refusal is counted even where no batch was declared
+        if "status" not in row:  # what is played by a fence's own scripts is counted without a declaration
             raise InputError(f"no batch {batch!r} on this server")
 
         def number(field: str) -> int:
@@ -171,17 +193,8 @@ class RedisBus(CallSteps, ToolSteps):
     ) -> list[Entry]:
         """New entries, at most `count`; waits up to `block_ms` for the first."""
         streams = {self.keys(batch).stream(group.stream): batch for batch in batches}
-        # COUNT holds for each stream by itself. One stream at a time keeps to what there is room for; only when all are
-        # empty does one read wait, for one entry each, on as many streams as there is room for, in turn.
-        found: list[Entry] = []
-        for stream in streams:
-            reply = await self._group_read(
-                group, streams, "XREADGROUP", "GROUP", group.on_server, consumer, "COUNT", count - len(found),
-                "STREAMS", stream, ">",
-            )  # fmt: skip
-            found += delivered(reply, group, streams)
-            if len(found) >= count:
-                return found
+        # Only when all are empty does one read wait, for one entry each, on as many streams as there is room for.
+        found = await self.read_now(group, consumer, batches, count)
         if found or not streams:
             return found
         self._turn = (self._turn + count) % len(streams)
@@ -191,6 +204,21 @@ class RedisBus(CallSteps, ToolSteps):
             "STREAMS", *awaited, *([">"] * len(awaited)),
         )  # fmt: skip
         return delivered(reply, group, streams)
+
+    async def read_now(self, group: Group, consumer: ConsumerId, batches: Sequence[BatchId], count: int) -> list[Entry]:
+        """New entries that are there already, at most `count`."""
+        streams = {self.keys(batch).stream(group.stream): batch for batch in batches}
+        # COUNT holds for each stream by itself. One stream at a time keeps to what there is room for.
+        found: list[Entry] = []
+        for stream in streams:
+            reply = await self._group_read(
+                group, streams, "XREADGROUP", "GROUP", group.on_server, consumer, "COUNT", count - len(found),
+                "STREAMS", stream, ">",
+            )  # fmt: skip
+            found += delivered(reply, group, streams)
+            if len(found) >= count:
+                break
+        return found
 
     async def own_pending(
         self, group: Group, consumer: ConsumerId, batches: Sequence[BatchId], count: int
@@ -237,9 +265,17 @@ class RedisBus(CallSteps, ToolSteps):
         except ReplyError as error:
             if error.code != "NOGROUP":
                 raise
+        gone = []
         for stream, batch in streams.items():
             if await self._link.command("EXISTS", self.keys(batch).batch_row):
                 await self._recreate(stream, group)
+            else:
+                gone.append(batch)
+        if gone and command[0] in _NOTHING_READ:  # pruned while its reader waited; there are other batches to serve
+            log.info("batch.gone", batches=gone, group=group.on_server)
+            if "BLOCK" in command:
+                await self._runtime.sleep(_UNTIL_IT_LOOKS)
+            return _NOTHING_READ[str(command[0])]
         return await self._reader.command(*command)
 
     async def _recreate(self, stream: str, group: Group) -> None:
@@ -253,7 +289,8 @@ class RedisBus(CallSteps, ToolSteps):
     async def undelivered(self, batch: BatchId, group: Group) -> int:
         """How many entries the group has pending, plus 1 when the stream has any that it was never given."""
         stream, name = self.keys(batch).stream(group.stream), group.on_server
-        await self._group_read(group, {stream: batch}, "XPENDING", stream, name)
+        if not await self._group_read(group, {stream: batch}, "XPENDING", stream, name):
+            return 0
         pending, groups = await self._link.commands([("XPENDING", stream, name), ("XINFO", "GROUPS", stream)])
         for reply in groups:
             facts = dict(zip(reply[::2], reply[1::2], strict=True))
@@ -275,7 +312,11 @@ class RedisBus(CallSteps, ToolSteps):
         """Store bytes under their own digest: in the server up to `MAX_PAYLOAD`, above it in the artifact store."""
         digest = Digest(hashlib.sha256(data).hexdigest())
         if len(data) <= MAX_PAYLOAD:
-            await self._link.command("SET", self.keys(batch).blob(digest), data)
+            key = self.keys(batch).blob(digest)
+            _, left = await self._link.commands([("SET", key, data), ("HGET", registry(self.plane, self.shard), batch)])
+            if left is not None and Tombstone.read(left.decode()):
+                # Pruned while its worker slept: nobody would ever remove these bytes. The step that names them says so.
+                await self._link.command("SET", key, b"", "PX", 1)
         elif self._artifacts is not None:
             await self._artifacts.put(digest, data)
         else:
@@ -307,10 +348,31 @@ class RedisBus(CallSteps, ToolSteps):
         """Which bundle is the batch's suite; empty when none was published."""
         return _pairs(await self._link.command("HGETALL", self.keys(batch).bundle))
 
+    # --- writing -----------------------------------------------------------------------------------------
+
+    async def _send(
+        self,
+        target: Script,
+        batch: BatchId,
+        scope: Mapping[str, object],
+        rest: Mapping[str, object],
+        **fields: object,
+    ) -> list[Decision]:
+        """See `Steps._send`. Raises InputError for a batch that was imported."""
+        try:
+            return await super()._send(target, batch, scope, rest, **fields)
+        except ReplyError as error:
+            if error.code == CODE:
+                raise only_for_looking(batch) from error
+            raise
+
     # --- planner -----------------------------------------------------------------------------------------
 
     async def create(self, spec: BatchSpec) -> Decision:
-        """Declare a batch: `commit`, `duplicate` for the same declaration, `reject batch_mismatch` for another."""
+        """Declare a batch: `commit`, `duplicate` for the same declaration, `reject batch_mismatch` for another.
+
+        `reject pruned`: there was a batch of that name; the answer's `tombstone` says where its archive is.
+        """
         text = json.dumps(asdict(spec), sort_keys=True, ensure_ascii=False)
         # Where a copy of the suite lies is not part of what a batch is.
         declared = json.dumps(asdict(spec) | {"suite_path": ""}, sort_keys=True)
@@ -434,7 +496,21 @@ class RedisBus(CallSteps, ToolSteps):
 
     async def close(self, batch: BatchId, snapshot_id: str, accepted: int) -> Decision:
         """Close the histogram over the snapshot computed from the rows."""
-        return await self._step("close", batch, snapshot_id=snapshot_id, accepted=accepted)
+        decision = await self._step("close", batch, snapshot_id=snapshot_id, accepted=accepted)
+        if decision.applied:
+            await self.confirm()
+        return decision
+
+    async def confirm(self) -> None:
+        """Wait until all that the server has applied would survive what this bus's durability is about.
+
+        Who may only read waits for nothing: whoever closed the batch has.
+        """
+        try:
+            await self._link.confirm()
+        except ReplyError as error:
+            if error.code != "NOPERM":
+                raise
 
     # --- worker ------------------------------------------------------------------------------------------
 
@@ -479,6 +555,9 @@ class RedisBus(CallSteps, ToolSteps):
             target, batch, scope, {"items": [*items, *entries]},
             group=group.on_server, consumer=consumer, leases=len(leases), entries=len(entries),
         )  # fmt: skip
+        if len(decisions) != len(leases):  # one answer for all: the batch is not there
+            [said] = decisions
+            decisions = [said] * len(leases)
         return dict(zip(leases, decisions, strict=True))
 
     async def seal(self, ref: Ref, parent: Digest, seq: int, payload: str, tree_hash: str, artifact: str) -> Decision:
@@ -542,6 +621,13 @@ class RedisBus(CallSteps, ToolSteps):
 def _pairs(flat: Reply) -> dict[str, str]:
     words = [item.decode("utf-8", "surrogatepass") for item in flat]
     return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def status_of(value: str) -> BatchStatus:
+    """What the registry says of a batch."""
+    if Tombstone.read(value) is not None:
+        return BatchStatus.PRUNED
+    return BatchStatus.OPEN if value == IMPORTED_OPEN else BatchStatus(value)
 
 
 def _row(run: RunId, row: Mapping[str, str]) -> RunRow:

@@ -27,7 +27,7 @@ class CallSteps(Steps):
     def limits_of(self, base_url: str, rates: EndpointRates) -> EndpointLimits:
         """What all workers on this server and plane may ask of a model endpoint together, whatever their batch."""
         name = hashlib.sha256(base_url.encode()).hexdigest()[:32]
-        return EndpointLimits(self._link, keys.endpoint(self.plane, name), rates)
+        return EndpointLimits(self._link, keys.endpoint(self.plane, name, self.shard), rates)
 
     async def open_call(self, ref: Ref, call: ModelCall) -> Decision:
         """Announce a request: 4, 7, 11 and 10 together. Answer: see `bus.port_calls`."""

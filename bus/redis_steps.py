@@ -11,12 +11,13 @@ import structlog
 
 from bus.artifacts import ArtifactStore
 from bus.envelopes import encode
-from bus.keys import BatchKeys
+from bus.keys import BatchKeys, mark
 from bus.link import Door, Link
 from bus.port import Runtime
 from bus.port_calls import JUDGE_DESK, MODEL_DESK
 from bus.scripts import Script, all_scripts, script
-from bus.types import BatchId, Decision, Plane, RunId, Verb
+from bus.tombstones import Tombstone
+from bus.types import BatchId, Decision, Durability, Plane, RunId, Verb
 
 __all__ = ["Steps"]
 
@@ -35,12 +36,20 @@ class Steps:
         artifacts: ArtifactStore | None = None,
         patience: float = 60.0,
         lease: float = 10.0,
+        durability: Durability = Durability.RELAXED,
+        shard: int = 0,
     ) -> None:
-        """`artifacts`: where what is too large for the server is kept."""
-        self.plane = plane
+        """`artifacts`: where what is too large for the server is kept. `durability`: what is waited for.
+
+        `shard`: whose batches these are; `door` leads to the server that has it.
+        """
+        self.plane, self.shard = plane, shard
         self._runtime = runtime
         steps = all_scripts("run")
-        self._link = Link(door, runtime, patience=patience, lease=lease, scripts=steps)
+        self._link = Link(
+            door, runtime, patience=patience, lease=lease, scripts=steps, durability=durability,
+            mark=mark(plane, shard),
+        )  # fmt: skip
         self._reader = Link(door, runtime, patience=patience, lease=lease)
         self._artifacts = artifacts
         self._keys: dict[BatchId, BatchKeys] = {}
@@ -52,7 +61,7 @@ class Steps:
     def keys(self, batch: BatchId) -> BatchKeys:
         """The keys of a batch on this plane."""
         if batch not in self._keys:
-            self._keys[batch] = BatchKeys(self.plane, batch)
+            self._keys[batch] = BatchKeys(self.plane, batch, self.shard)
         return self._keys[batch]
 
     def _envelope(self, batch: BatchId, **fields: object) -> bytes:
@@ -128,7 +137,22 @@ class Steps:
         decisions = await self._link.run_many(target, keys, argv)
         if decisions and decisions[0].reason == "server_changed" and await self._restarted(batch):
             decisions = await self._link.run_many(target, keys, argv)
+        if decisions and decisions[0].reason in ("no_batch", "pruned"):
+            await self._say_where_it_went(batch)
         return decisions
+
+    async def tombstone(self, batch: BatchId) -> Tombstone | None:
+        """What is left of a batch that was pruned; None for any other."""
+        value = await self._link.command("HGET", self.keys(batch).registry, batch)
+        return None if value is None else Tombstone.read(value.decode())
+
+    async def _say_where_it_went(self, batch: BatchId) -> None:
+        """To whoever comes too late: the batch is over, and this is its proof."""
+        tombstone = await self.tombstone(batch)
+        if tombstone is not None:
+            log.warning(
+                "batch.pruned", batch=batch, file=tombstone.file, head=tombstone.head, snapshot=tombstone.snapshot_id
+            )
 
     async def _restarted(self, batch: BatchId) -> bool:
         """Another life of the server: void what the last one granted, in case that it lost what it had answered."""

@@ -4,6 +4,11 @@
     rediss://…  ?ssl_ca_certs=FILE  &ssl_ca_path=DIR  &ssl_certfile=FILE  &ssl_keyfile=FILE
                 &ssl_cert_reqs=required|none  &ssl_check_hostname=true|false          TLS
     unix://[[USER]:PASSWORD@]/PATH[?db=DB]           a socket
+    sentinel://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]…]/NAME[/DB]
+                ?sentinel_username=…  &sentinel_password=…  &tls=true and the options of TLS
+                                                     the primary that these Sentinels know under NAME
+    redis+cluster://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]…]
+                ?tls=true and the options of TLS     the cluster that these servers are of
 
 Parts are percent-encoded. An option that is not known is refused: a misspelt option must not pass for the
 default, least of all one that is about trust. No error and no log line shows a password; `Target.redacted` is
@@ -24,10 +29,14 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 from bus.errors import InputError
 from bus.wire import Address
 
-__all__ = ["Target", "Tls", "parse_url"]
+__all__ = ["Cluster", "Sentinel", "Target", "Tls", "parse_url"]
 
 _PORT = 6379
-_SHAPE = "write redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH"
+_SENTINEL_PORT = 26379
+_SHAPE = (
+    "write redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH, sentinel://HOST:PORT,HOST:PORT/NAME "
+    "or redis+cluster://HOST:PORT,HOST:PORT"
+)
 _TLS_OPTIONS = (
     "ssl_ca_certs",
     "ssl_ca_path",
@@ -36,7 +45,14 @@ _TLS_OPTIONS = (
     "ssl_cert_reqs",
     "ssl_check_hostname",
 )
-_OPTIONS = {"redis": ("db",), "rediss": ("db", *_TLS_OPTIONS), "unix": ("db",)}
+_SENTINEL_OPTIONS = ("sentinel_username", "sentinel_password", "tls")
+_OPTIONS = {
+    "redis": ("db",),
+    "rediss": ("db", *_TLS_OPTIONS),
+    "unix": ("db",),
+    "sentinel": (*_SENTINEL_OPTIONS, *_TLS_OPTIONS),
+    "redis+cluster": ("tls", *_TLS_OPTIONS),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +81,29 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
+class Sentinel:
+    """Who knows where the primary is: the Sentinels that watch it, the name that they know it by, and their login."""
+
+    name: str
+    hosts: tuple[tuple[str, int], ...]
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Servers of one cluster: some of them are enough, the others are asked of these."""
+
+    hosts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
-    """Where a server is, and how to be let in. One of `host` and `path` is set; `tls` goes with `host`."""
+    """Where a server is, and how to be let in. One of `host`, `path`, `sentinel` and `cluster` is set.
+
+    `tls` goes not with `path`. Where `sentinel` is set, `bus.sentinel` finds out where the server is now; where
+    `cluster` is, `bus.topology` which of its servers has what.
+    """
 
     host: str | None = None
     port: int = _PORT
@@ -75,16 +112,19 @@ class Target:
     password: str | None = field(default=None, repr=False)
     db: int = 0
     tls: Tls | None = None
+    sentinel: Sentinel | None = None
+    cluster: Cluster | None = None
 
     @property
     def url(self) -> str:
         """The URL, password included: for another process of ours, through its environment only."""
-        return self._url(self.password)
+        return self._url(self.password, self.sentinel.password if self.sentinel else None)
 
     @property
     def redacted(self) -> str:
         """The URL as it may be shown."""
-        return self._url(None if self.password is None else "***")
+        watcher = self.sentinel.password if self.sentinel else None
+        return self._url(None if self.password is None else "***", None if watcher is None else "***")
 
     def address(self) -> Address:
         """What `Wire.open` takes. Raises InputError when a file of the TLS options cannot be loaded."""
@@ -98,17 +138,27 @@ class Target:
             tls=self.tls.context() if self.tls else None,
         )
 
-    def _url(self, password: str | None) -> str:
+    def _url(self, password: str | None, watcher: str | None) -> str:
         login = quote(self.username or "", safe="")
         if password is not None:
             login += ":" + quote(password, safe="*")
         login += "@" if login else ""
+        if self.sentinel is not None:
+            hosts = _hosts(self.sentinel.hosts)
+            users = {"sentinel_username": self.sentinel.username, "sentinel_password": watcher}
+            options: dict[str, str] = {name: value for name, value in users.items() if value is not None}
+            asked = _asked(options | self._with_tls())
+            return f"sentinel://{login}{hosts}/{quote(self.sentinel.name, safe='')}/{self.db}{asked}"
+        if self.cluster is not None:
+            return f"redis+cluster://{login}{_hosts(self.cluster.hosts)}{_asked(self._with_tls())}"
         if self.path is not None:
             return f"unix://{login}{quote(os.fsencode(self.path))}" + (f"?db={self.db}" if self.db else "")
-        host = f"[{self.host}]" if ":" in (self.host or "") else self.host
-        base = f"{'rediss' if self.tls else 'redis'}://{login}{host}:{self.port}/{self.db}"
-        options = _tls_options(self.tls) if self.tls else {}
-        return base + (f"?{urlencode(options)}" if options else "")
+        base = f"{'rediss' if self.tls else 'redis'}://{login}{_bracketed(self.host or '')}:{self.port}/{self.db}"
+        return base + _asked(_tls_options(self.tls) if self.tls else {})
+
+    def _with_tls(self) -> dict[str, str]:
+        """The options that say so, where the scheme does not."""
+        return {"tls": "true", **_tls_options(self.tls)} if self.tls else {}
 
 
 def parse_url(url: str) -> Target:
@@ -123,11 +173,15 @@ def parse_url(url: str) -> Target:
     if "@" in beside or parts.fragment:  # a password that was not encoded: its parts are anywhere by now
         remedy = "write %2F %3F %23 %40 for / ? # @ in a password"
         raise InputError(f"{_shown(url)}: not the URL of a server, it has a / ? # before an @", remedy=remedy)
+    options = _options(url, parts)
+    if parts.scheme == "sentinel":
+        return _watched(url, parts, options)
+    if parts.scheme == "redis+cluster":
+        return _spread(url, parts, options)
     try:
         port = parts.port
     except ValueError as error:
         raise _wrong(url, "its port is not a number below 65536") from error
-    options = _options(url, parts)
     username = unquote(parts.username or "") or None
     password = None if parts.password is None else unquote(parts.password)
     if parts.scheme == "unix":
@@ -147,13 +201,100 @@ def parse_url(url: str) -> Target:
     )
 
 
+def _watched(url: str, parts: SplitResult, options: Mapping[str, str]) -> Target:
+    """The primary that Sentinels watch: several hosts, then a name."""
+    found = _several(url, parts, _SENTINEL_PORT)
+    name, _, db = parts.path.strip("/").partition("/")
+    if not found.hosts:
+        raise _wrong(url, "it names no Sentinel")
+    if not name:
+        raise _wrong(url, "it does not say under which name the Sentinels know the primary")
+    return Target(
+        username=found.username,
+        password=found.password,
+        db=_db(url, db),
+        tls=_tls_beside(url, options),
+        sentinel=Sentinel(
+            name=unquote(name),
+            hosts=found.hosts,
+            username=options.get("sentinel_username"),
+            password=options.get("sentinel_password"),
+        ),
+    )
+
+
+def _spread(url: str, parts: SplitResult, options: Mapping[str, str]) -> Target:
+    """A cluster: several hosts, and no database."""
+    found = _several(url, parts, _PORT)
+    if not found.hosts:
+        raise _wrong(url, "it names no server of the cluster")
+    if parts.path.strip("/"):
+        raise _wrong(url, "a cluster has no databases to choose from")
+    return Target(
+        username=found.username,
+        password=found.password,
+        tls=_tls_beside(url, options),
+        cluster=Cluster(found.hosts),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Several:
+    hosts: tuple[tuple[str, int], ...]
+    username: str | None
+    password: str | None
+
+
+def _several(url: str, parts: SplitResult, port: int) -> _Several:
+    """A login, and hosts with commas between them."""
+    login, _, hosts = parts.netloc.rpartition("@")
+    user, colon, password = login.partition(":")
+    return _Several(
+        tuple(_host_and_port(url, one, port) for one in hosts.split(",") if one),
+        unquote(user) or None,
+        unquote(password) if colon else None,
+    )
+
+
+def _tls_beside(url: str, options: Mapping[str, str]) -> Tls | None:
+    """Of a scheme that does not say itself whether TLS is spoken."""
+    with_tls = options.get("tls", "false").lower()
+    if with_tls not in ("true", "false"):
+        raise InputError(f"{_shown(url)}: tls is {options['tls']!r}", remedy="write true or false")
+    return _tls(url, options) if with_tls == "true" else None
+
+
+def _host_and_port(url: str, text: str, otherwise: int) -> tuple[str, int]:
+    try:
+        one = urlsplit(f"//{text}")
+        port = one.port
+    except ValueError as error:
+        raise _wrong(url, f"{text!r} is no host and port") from error
+    if not one.hostname:
+        raise _wrong(url, f"{text!r} is no host and port")
+    return unquote(one.hostname), otherwise if port is None else port
+
+
+def _hosts(hosts: tuple[tuple[str, int], ...]) -> str:
+    return ",".join(f"{_bracketed(host)}:{port}" for host, port in hosts)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _asked(options: Mapping[str, str]) -> str:
+    """The query of a URL; stars stay as they are."""
+    return f"?{urlencode(options, safe='*')}" if options else ""
+
+
 def _options(url: str, parts: SplitResult) -> Mapping[str, str]:
     known = _OPTIONS[parts.scheme]
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     for name in options:
         if name in known:
             continue
-        if name in _TLS_OPTIONS:
+        if name in _TLS_OPTIONS and "tls" not in known:
             raise InputError(f"{_shown(url)}: {name} is an option of TLS", remedy="write rediss:// for it")
         near = difflib.get_close_matches(name, known, n=1)
         remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"

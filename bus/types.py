@@ -31,6 +31,14 @@ class Plane(StrEnum):
     SHADOW = "shadow"
 
 
+class Durability(StrEnum):
+    """What must survive the loss of power, or of the primary, before it counts: see `bus.durability`."""
+
+    RELAXED = "relaxed"
+    STANDARD = "standard"
+    STRICT = "strict"
+
+
 class Verb(StrEnum):
     """What an operation decided."""
 

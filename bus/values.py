@@ -6,6 +6,7 @@ They mean the same on both buses; `bus.port` is the interface that takes and giv
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -50,16 +51,18 @@ class Group(StrEnum):
 
 
 class BatchStatus(StrEnum):
-    """Where a batch stands. `drained`: every run was admitted; the last two are ends."""
+    """Where a batch stands. `drained`: every run was admitted; `closed` and `inconclusive` are ends."""
 
     OPEN = "open"
     DRAINED = "drained"
     CLOSED = "closed"
     INCONCLUSIVE = "inconclusive"
+    PRUNED = "pruned"
+    """It is not there any more; its archive is. In the registry only."""
 
     @property
     def ended(self) -> bool:
-        """True for the two ends."""
+        """True for the two ends of a batch that is there."""
         return self in (BatchStatus.CLOSED, BatchStatus.INCONCLUSIVE)
 
 
@@ -101,6 +104,14 @@ class BatchSpec:
     """Patterns of what is left out of a sealed workspace: a part of its tree's hash, whoever computes it."""
     source: str = ""
     """The closed batch whose sealed runs are scored anew here; then nothing is admitted, and no solver runs."""
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> BatchSpec:
+        """As it was declared. Raises ValueError, TypeError for a declaration of another release."""
+        fields = json.loads(text)
+        for name in ("bins", "tree_ignore"):
+            fields[name] = tuple(fields.get(name, ()))
+        return cls(**fields)
 
 
 LIMITS = (
@@ -162,6 +173,8 @@ class BatchInfo:
     status: BatchStatus
     plane: Plane
     incarnation: str
+    imported: str = ""
+    """The head of the history that it was read back from, to be looked at; empty for a batch that lives here."""
 
 
 @dataclass(frozen=True, slots=True)

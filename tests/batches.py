@@ -24,7 +24,7 @@ from bus.keys import BatchKeys, registry
 from bus.link import Door
 from bus.port import BatchSpec, Entry, Group, Judgement, Ref
 from bus.redis_bus import RedisBus
-from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, Gen, LeaseId, Plane, RunId
+from bus.types import BatchId, ConsumerId, Decision, Digest, Durability, EntryId, Gen, LeaseId, Plane, RunId
 from bus.wire import Address, Reply, Wire
 from workers.runtime import SystemRuntime
 
@@ -42,6 +42,8 @@ class FixedDoor:
     """`bus.link.Door` of a server that is not ours to start."""
 
     where: Address
+    is_watched: bool = False
+    is_ours: bool = False
 
     def address(self) -> Address:
         """Where it is."""
@@ -121,6 +123,7 @@ class Batch:
         door: Door | None = None,
         name: str = "b",
         plane: Plane = Plane.LIVE,
+        durability: Durability = Durability.RELAXED,
         **spec: object,
     ) -> Batch:
         """Declare a batch. `through`, or `door`: where the bus connects, when it is not the server itself."""
@@ -138,7 +141,7 @@ class Batch:
             lease_ms=1_000,
         )
         wanted = replace(declared, **spec)  # type: ignore[arg-type]
-        bus = RedisBus(door or FixedDoor(through or address), SystemRuntime(), plane=plane)
+        bus = RedisBus(door or FixedDoor(through or address), SystemRuntime(), plane=plane, durability=durability)
         batch = cls(bus, await Wire.open(address), wanted, bus.keys(wanted.batch))
         await bus.create(wanted)
         return batch

@@ -31,6 +31,9 @@ class _MovingDoor:
 
     where: Address
 
+    is_watched = False
+    is_ours = False
+
     def address(self) -> Address:
         """Where it is now."""
         return self.where

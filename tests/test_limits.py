@@ -20,7 +20,7 @@ from bus.connection import Endpoint
 from bus.contract import CONTRACT, Kind
 from bus.endpoint_limits import EndpointLimits, EndpointRates
 from bus.errors import ReplyError
-from bus.fitness import COMMANDS
+from bus.fitness import COMMANDS, PRUNING
 from bus.history import read_history
 from bus.keys import endpoint
 from bus.link import Link
@@ -325,7 +325,7 @@ async def test_a_user_with_exactly_the_rights_that_are_asked_for_can_do_everythi
     any_server: Target, any_real_server: RealServer
 ) -> None:
     """`check_fit` lets in who has these. One that is missing would stop a script behind its first write."""
-    named = [line.replace("KEY ", "").split() for line in COMMANDS]
+    named = [line.replace("KEY ", "").split() for line in (*COMMANDS, *PRUNING)]
     rules = {f"+{words[0]}|{words[1]}" if words[0] in ("xgroup", "xinfo") else f"+{words[0]}" for words in named}
     rules |= {"+evalsha", "+script|load", "+script|exists", "+auth", "+client|setname", "+info"}
     with any_real_server.client() as client:

@@ -56,6 +56,9 @@ class Knocked:
     knocks: int = 0
     opened: asyncio.Event = field(default_factory=asyncio.Event)
 
+    is_watched = False
+    is_ours = False
+
     def address(self) -> Address:
         """Where it is."""
         return self.where

@@ -17,8 +17,10 @@ from bus.envelopes import encode
 from bus.fences.admission import Admission
 from bus.fences.fence import Channel
 from bus.port import Entry, Group, Held, Judgement, Ref
+from bus.retiring import Archived, clear, retire
 from bus.scripts import script
-from bus.types import BatchId, Gen, LeaseId, Verb
+from bus.tombstones import Tombstone
+from bus.types import BatchId, Digest, Gen, LeaseId, Verb
 from tests.batches import P1, S1, W1, Batch
 from tests.both import shortest_sessions
 from tests.driver import Session
@@ -110,6 +112,8 @@ async def steps(batch: Batch) -> AsyncIterator[Step]:
         yield step
     async for step in _of_a_swept_batch(batch):
         yield step
+    async for step in _of_a_pruned_batch(batch):
+        yield step
 
 
 async def _of_a_second_judge(batch: Batch) -> AsyncIterator[Step]:
@@ -139,6 +143,23 @@ async def _of_a_swept_batch(batch: Batch) -> AsyncIterator[Step]:
     envelope = {"envelope": encode({"server": "another life"})}
     places = {"batch": keys.batch_row, "history": keys.history}
     yield Step("run.restarted", partial(bus.link.run, script("run.restarted"), places, envelope))
+
+
+async def _of_a_pruned_batch(batch: Batch) -> AsyncIterator[Step]:
+    """A batch whose runs are all holes, retired, and what is left of it removed."""
+    bus = batch.bus
+    declared = replace(batch.spec, batch=BatchId(f"{batch.name}-pruned"))
+    name, keys = declared.batch, bus.keys(declared.batch)
+    yield Step("run.create", partial(bus.create, declared))
+    yield Step("run.abandon", partial(bus.abandon, name, 0, batch.runs, "budget"))
+    yield Step("run.close", partial(bus.close, name, "snapshot", 0), "reject below_quorum")
+    info = await bus.info(name)
+    assert info is not None
+    [[last, _]] = await batch.wire.call("XREVRANGE", keys.history, "+", "-", "COUNT", 1)
+    left = Tombstone("/archive", 3, Digest("a" * 64), "b" * 64, "inconclusive")
+    archived = Archived(name, info.incarnation, last.decode(), left)
+    yield Step("run.retire", partial(retire, bus, archived, [one for one in await bus.batches() if one != name]))
+    yield Step("run.remove", partial(clear, bus, {name: left}))
 
 
 def _ref(entry: Entry, claim: Step) -> Ref:

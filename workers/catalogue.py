@@ -21,6 +21,7 @@ from typing import TypeVar
 import structlog
 
 from bus.errors import InputError
+from bus.imported.looking import only_for_looking
 from bus.port import BatchInfo, BatchSpec, Bus
 from bus.types import BatchId, RunId
 from workers import usercode
@@ -116,6 +117,8 @@ class Catalogue:
         info = await self.bus.info(self.only)
         if info is None:
             raise InputError(f"no batch {self.only!r} on this server")
+        if info.imported:
+            raise only_for_looking(self.only)
         return info.status.ended
 
     def of(self, batch: BatchId) -> Served:

@@ -10,6 +10,8 @@ give:   a run that only waits, for room at an endpoint or for its tool calls, go
         somebody held before wants to be alone: that one may be what it waits for, and nobody else will give it up.
 wait:   what cannot be claimed yet stays ours and is renewed, but takes no slot: what it waits for may need that one.
         Meanwhile nothing new is read; it would wait, too.
+rest:   a machine on which one could not be driven (its disk is full, say) takes nothing for a lease time. It would be the
+        quickest of all to fail at the next one, and the one after; another one may fare better.
 fenced: a beat that is refused cancels the task that held the lease. CancelledError is no Exception, so a solver
         does not swallow it by accident; and everything that it still says is refused by the scripts anyway.
 """
@@ -143,6 +145,7 @@ class Consumer:
         self._seen_connections = -1
         self._next_idle_scan = 0.0
         self._failure: EvalbusError | None = None
+        self._rests_until = float("-inf")
 
     def stop(self) -> None:
         """Take nothing new and hand back what is held."""
@@ -180,7 +183,7 @@ class Consumer:
                 if not self._served and await self._catalogue.ended():
                     return
             free = self._slots(self._served) - sum(not lease.waiting for lease in self._holding.values())
-            if not self._served:
+            if not self._served or self._runtime.now() < self._rests_until:
                 await self._pause(_BLOCK_MS / 1000)
             elif free <= 0:
                 if all(lease.only_waits(self._lease_of(lease)) for lease in self._holding.values()):
@@ -270,6 +273,7 @@ class Consumer:
         except Exception:
             # Not the solver's and not the scorer's doing: those are holes. The entry stays pending, so that another
             # machine may fare better; if none does, it ends as poison.
+            self._rests_until = self._runtime.now() + self._lease_of(lease)
             log.exception("handler.broke", batch=entry.batch, run=entry.run)
         finally:
             self._holding.pop((entry.batch, entry.id), None)

@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -97,6 +97,8 @@ class Fleet:
     """See the module's text. `log_directory` gets a file for each process."""
 
     log_directory: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What its processes have in theirs beside this process's own."""
     _members: list[_Member] = field(default_factory=list)
     _keepers: list[asyncio.Task[None]] = field(default_factory=list)
     _failed: asyncio.Future[None] | None = None
@@ -124,6 +126,14 @@ class Fleet:
     def pids(self) -> set[int]:
         """The processes that it waits for."""
         return {member.process.pid for member in self._members if member.process is not None}
+
+    def members(self, *roles: Role) -> dict[str, int]:
+        """The processes of these roles that are at work, and not only starting: consumer name → process id."""
+        return {
+            str(member.options.name): member.process.pid for member in self._members
+            if member.options.role in roles and member.process is not None and member.process.returncode is None
+            and _Life.read(member.log_file, member.log_from, member.options.role).came_up
+        }  # fmt: skip
 
     async def failed(self) -> None:
         """Wait until a process ends in a way that a restart does not mend; raises its error."""
@@ -156,7 +166,8 @@ class Fleet:
     async def _live(self, member: _Member) -> int:
         # The URL may hold a password: any user of the machine can read a command line, but not an environment.
         public = replace(member.options, url=None)
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "EVALBUS_URL": member.options.url or ""}
+        environment = {**os.environ, **self.environment, "PYTHONUNBUFFERED": "1"}
+        environment["EVALBUS_URL"] = member.options.url or ""
         if environment.get("EVALBUS_LOG") != "debug":
             environment["EVALBUS_LOG"] = "info"  # not less: these files are for the day of trouble, and for `_Life`
         with member.log_file.open("ab") as out:

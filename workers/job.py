@@ -20,14 +20,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bus.artifacts import artifacts_for, open_artifacts
+from bus.cluster import ServerBus, open_bus
 from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ServerError
 from bus.home import home_directory
+from bus.imported.looking import only_for_looking
 from bus.port import BatchInfo, BatchSpec, BatchStatus
-from bus.redis_bus import RedisBus
 from bus.snapshot import Snapshot
 from bus.target import parse_url
-from bus.types import BatchId, Plane
+from bus.types import BatchId, Durability, Plane
 from workers import nursery
 from workers.brief import brief
 from workers.bundle import BundleKey, publish, take_key
@@ -73,6 +74,7 @@ class JobOptions:
     batch: str | None
     json_file: Path | None
     artifacts: str | None
+    durability: Durability = Durability.STANDARD
     source: BatchId | None = None
     """A closed batch whose sealed runs are scored anew, by this suite's scorer; then no solver runs."""
 
@@ -155,18 +157,19 @@ def _limits_of_scoring(suite: Suite) -> dict[str, int | str]:
     return limits
 
 
-async def fetch_outcome(bus: RedisBus, batch: BatchId) -> Outcome:
+async def fetch_outcome(bus: ServerBus, batch: BatchId) -> Outcome:
     """What a batch is now; for an ended one the snapshot is computed again from the rows."""
     info = await info_of(bus, batch)
     counters = await bus.counters(batch)
     if not counters.status.ended:
         return Outcome.of(info, counters, None)
+    await (await bus.of(batch)).confirm()  # or a number is quoted that the server may yet forget
     rows = await bus.rows(batch, await bus.run_ids(batch))
     details = {row.run: row.detail for row in rows if row.detail}
     return Outcome.of(info, counters, Snapshot.from_rows(rows, info.spec), details)
 
 
-async def info_of(bus: RedisBus, batch: BatchId) -> BatchInfo:
+async def info_of(bus: ServerBus, batch: BatchId) -> BatchInfo:
     """What a batch declared. Raises InputError, with the nearest names, when there is none of that name."""
     info = await bus.info(batch)
     if info is None:
@@ -174,7 +177,7 @@ async def info_of(bus: RedisBus, batch: BatchId) -> BatchInfo:
     return info
 
 
-async def _no_such_batch(bus: RedisBus, batch: BatchId) -> str:
+async def _no_such_batch(bus: ServerBus, batch: BatchId) -> str:
     import difflib  # noqa: PLC0415 - only a wrong name needs it
 
     known = [str(name) for name in await bus.all_batches()]
@@ -237,8 +240,8 @@ async def _run(options: JobOptions, suite: Suite, name: BatchId | None, key: Bun
             print(f"evalbus: warning: {warning}", file=sys.stderr)
         for notice in endpoint.embedded.notices() if endpoint.embedded else []:
             print(f"evalbus: {notice}", file=sys.stderr)
-        bus = RedisBus(
-            endpoint, SystemRuntime(), plane=options.plane, lease=suite.lease,
+        bus = open_bus(
+            endpoint, SystemRuntime(), plane=options.plane, lease=suite.lease, durability=options.durability,
             artifacts=artifacts_for(options.artifacts, options.url, home),
         )  # fmt: skip
         try:
@@ -253,7 +256,7 @@ async def _run(options: JobOptions, suite: Suite, name: BatchId | None, key: Bun
     return outcome
 
 
-async def _fresh_name(bus: RedisBus, suite: Suite, source: BatchId | None) -> BatchId:
+async def _fresh_name(bus: ServerBus, suite: Suite, source: BatchId | None) -> BatchId:
     taken = await bus.all_batches()
     if source is not None:
         return batch_name(next_name(source, taken))
@@ -264,7 +267,7 @@ async def _fresh_name(bus: RedisBus, suite: Suite, source: BatchId | None) -> Ba
 
 async def _run_batch(
     options: JobOptions,
-    bus: RedisBus,
+    bus: ServerBus,
     suite: Suite,
     name: BatchId,
     home: Path,
@@ -272,8 +275,12 @@ async def _run_batch(
     key: BundleKey | None,
 ) -> Outcome:
     info = await bus.info(name)
+    if info is not None and info.imported:
+        raise only_for_looking(name)
     if info is not None and (info.spec.suite_digest != suite.digest or info.spec.source != (options.source or "")):
         raise _another(info, suite)
+    if options.source is not None:
+        await bus.put_beside(name, options.source)
     source = None if options.source is None else await _source(bus, options.source, suite)
     if info is not None and info.status.ended:
         return await fetch_outcome(bus, name)  # not declared again: that would add a line to a closed history
@@ -303,8 +310,10 @@ async def _run_batch(
     return await fetch_outcome(bus, name)
 
 
-async def _source(bus: RedisBus, source: BatchId, suite: Suite) -> BatchSpec:
+async def _source(bus: ServerBus, source: BatchId, suite: Suite) -> BatchSpec:
     info = await info_of(bus, source)
+    if info.imported:  # what it sealed is not in its history, but by name
+        raise only_for_looking(source)
     check_source(info, await bus.run_ids(source), suite)
     return info.spec
 
@@ -351,7 +360,7 @@ def _resume(options: JobOptions, name: BatchId) -> str:
     if options.url and options.url != os.environ.get("EVALBUS_URL"):
         target = parse_url(options.url)
         words += ["--url", target.redacted]
-        secret = " (with the password for ***)" if target.password is not None else ""
+        secret = " (with the password for ***)" if target.redacted != target.url else ""
     return f"resume with: {shlex.join(words)}{secret}"
 
 
@@ -365,6 +374,7 @@ def _roles(options: JobOptions, name: BatchId, home: Path) -> list[RoleOptions]:
                 url=options.url,
                 home=str(home),
                 plane=options.plane,
+                durability=options.durability,
                 suite=str(options.suite.resolve()),
                 batch=name,
                 name=f"{role}-{place}-{number}",
@@ -386,7 +396,7 @@ def _cores() -> int:
 
 
 async def _watch(
-    bus: RedisBus, name: BatchId, fleet: Fleet, strays: Strays, progress: Progress, told: asyncio.Event
+    bus: ServerBus, name: BatchId, fleet: Fleet, strays: Strays, progress: Progress, told: asyncio.Event
 ) -> None:
     """Show the batch until it has ended, the user stops it, or a process says that it cannot go on."""
     loop = asyncio.get_running_loop()

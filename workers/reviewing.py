@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bus.cluster import ServerBus
 from bus.errors import InputError
 from bus.port import Ref, RunRow
-from bus.redis_bus import RedisBus
 from bus.types import BatchId, Gen, LeaseId, RunId
 from workers.brief import brief
 from workers.job import batch_name, info_of
@@ -26,7 +26,7 @@ __all__ = ["give_up", "judge_again", "show"]
 _DETAIL = 200  # characters of why a run is parked
 
 
-async def show(bus: RedisBus, batch: str, console: Console) -> None:
+async def show(bus: ServerBus, batch: str, console: Console) -> None:
     """The parked runs, one a line, with what the judge that answered said of itself."""
     info = await info_of(bus, batch_name(batch))
     rows = await _parked(bus, info.spec.batch)
@@ -36,7 +36,7 @@ async def show(bus: RedisBus, batch: str, console: Console) -> None:
         console.print(f"{row.run}   {brief(row.detail, _DETAIL)}", soft_wrap=True, markup=False)
 
 
-async def judge_again(bus: RedisBus, batch: str, runs: Sequence[str], console: Console) -> None:
+async def judge_again(bus: ServerBus, batch: str, runs: Sequence[str], console: Console) -> None:
     """Bind parked runs anew to the candidate and the judge that the batch declared, and have them judged."""
     spec = (await info_of(bus, batch_name(batch))).spec
     for row in await _named(bus, spec.batch, runs):
@@ -44,7 +44,7 @@ async def judge_again(bus: RedisBus, batch: str, runs: Sequence[str], console: C
         _tell(row.run, "will be judged again", decision.applied, decision.reason, console)
 
 
-async def give_up(bus: RedisBus, batch: str, runs: Sequence[str], console: Console) -> None:
+async def give_up(bus: ServerBus, batch: str, runs: Sequence[str], console: Console) -> None:
     """End parked runs as the hole `unreviewed`."""
     name = (await info_of(bus, batch_name(batch))).spec.batch
     for row in await _named(bus, name, runs):
@@ -58,11 +58,11 @@ def _tell(run: RunId, done: str, applied: bool, why: str | None, console: Consol
     console.print(f"{run}   {said}", soft_wrap=True, markup=False)
 
 
-async def _parked(bus: RedisBus, batch: BatchId) -> list[RunRow]:
+async def _parked(bus: ServerBus, batch: BatchId) -> list[RunRow]:
     return await bus.rows(batch, sorted(await bus.parked(batch)))
 
 
-async def _named(bus: RedisBus, batch: BatchId, runs: Sequence[str]) -> list[RunRow]:
+async def _named(bus: ServerBus, batch: BatchId, runs: Sequence[str]) -> list[RunRow]:
     """The rows of the runs that were named; all of them must be waiting, or nothing is done to any."""
     rows = {row.run: row for row in await _parked(bus, batch)}
     for run in runs:

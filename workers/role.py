@@ -13,6 +13,7 @@ import secrets
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +22,11 @@ from typing import Protocol
 import structlog
 
 from bus.artifacts import artifacts_for
+from bus.cluster import ServerBus, open_bus
 from bus.connection import Endpoint, check_fit
 from bus.errors import EvalbusError, InputError
 from bus.home import home_directory
 from bus.port import BatchInfo, Group
-from bus.redis_bus import RedisBus
 from bus.types import BatchId, ConsumerId
 from workers import logs, nursery_client
 from workers.bundle import BundleKey, fetch, take_key
@@ -59,6 +60,7 @@ def run_role(options: RoleOptions) -> bool:
     Raises EvalbusError.
     """
     strays, key = Strays(), take_key()
+    tempfile.gettempdir()  # looked for now: on a disk that is full by then there is none, as if none had ever been
     if options.fetch_suite and options.suite:
         raise InputError("--suite and --fetch-suite are two answers to one question", remedy="give one of them")
     try:
@@ -79,9 +81,9 @@ async def _serve(options: RoleOptions, suite: Suite | None, key: BundleKey | Non
         if options.check:
             await check_fit(endpoint.target, plane=options.plane)
         lease = suite.lease if suite else 10.0
-        bus = RedisBus(
+        bus = open_bus(
             endpoint, runtime, plane=options.plane, artifacts=artifacts_for(options.artifacts, options.url, home),
-            lease=lease,
+            lease=lease, durability=options.durability,
         )  # fmt: skip
         try:
             catalogue = Catalogue(bus, suite, BatchId(options.batch) if options.batch else None)
@@ -96,7 +98,7 @@ async def _serve(options: RoleOptions, suite: Suite | None, key: BundleKey | Non
         await endpoint.aclose()
 
 
-def _fetcher(bus: RedisBus, key: BundleKey | None, suites: Path) -> Callable[[BatchInfo], Awaitable[Path]]:
+def _fetcher(bus: ServerBus, key: BundleKey | None, suites: Path) -> Callable[[BatchInfo], Awaitable[Path]]:
     async def fetched(info: BatchInfo) -> Path:
         return await fetch(bus, info.spec.batch, info.spec.suite_digest, key, suites)
 
@@ -106,7 +108,7 @@ def _fetcher(bus: RedisBus, key: BundleKey | None, suites: Path) -> Callable[[Ba
 @contextlib.asynccontextmanager
 async def _built(
     options: RoleOptions,
-    bus: RedisBus,
+    bus: ServerBus,
     endpoint: Endpoint,
     runtime: SystemRuntime,
     name: ConsumerId,
@@ -126,7 +128,10 @@ async def _built(
         finally:
             await scorer.aclose()
     else:
-        room, beside = Toolroom(), RedisBus(endpoint, runtime, plane=options.plane, lease=lease)
+        room, beside = (
+            Toolroom(),
+            open_bus(endpoint, runtime, plane=options.plane, lease=lease, durability=options.durability),
+        )
         worker = Worker(bus, runtime, name, work, bus.limits_of, room.tools_of(bus, runtime))
         runs = Consumer(
             bus, runtime, Group.WORKER, name, catalogue, worker, options.slots, quarantine=room.quarantine

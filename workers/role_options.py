@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from bus.types import Plane
+from bus.types import Durability, Plane
 
 __all__ = ["BLOCKED", "STOPPED", "Role", "RoleOptions"]
 
@@ -39,6 +39,8 @@ class RoleOptions:
     artifacts: str | None = None
     fetch_suite: bool = False
     """Take the suite from the batch's signed bundle."""
+    durability: Durability = Durability.STANDARD
+    """What is waited for before an answer counts."""
     check: bool = True
     """Look first whether the server is fit; a fleet's starter has done so already."""
 
@@ -50,4 +52,5 @@ class RoleOptions:
     def from_json(cls, text: str) -> RoleOptions:
         """Read what `as_json` wrote."""
         fields = json.loads(text)
-        return cls(**fields | {"role": Role(fields["role"]), "plane": Plane(fields["plane"])})
+        named = {"role": Role, "plane": Plane, "durability": Durability}
+        return cls(**fields | {name: kind(fields[name]) for name, kind in named.items() if name in fields})

@@ -7,6 +7,8 @@ import random
 import secrets
 import time
 
+from bus import failpoints
+
 __all__ = ["SystemRuntime"]
 
 
@@ -15,7 +17,7 @@ class SystemRuntime:
 
     def now(self) -> float:
         """Seconds on the monotonic clock."""
-        return time.monotonic()
+        return time.monotonic() + failpoints.jumped()
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -2,13 +2,14 @@
 
 Whatever the candidate's code does wrong is a `SolverError` with one line for the hole that the run becomes. The
 rest passes: a cancellation (the worker is stopping, or the run's lease is gone) must not be taken for the
-candidate's failure, and is never swallowed here.
+candidate's failure, and is never swallowed here; nor may a full disk, which says nothing of the candidate.
 
 The overall time of a run is the worker's to keep; a command's own limits are kept here.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,6 +23,10 @@ from workers.usercode import UserCodeError, call_guarded
 from workers.workspace import suite_environment
 
 __all__ = ["Solver", "SolverError", "SolverTimeoutError", "make_solver"]
+
+
+_OF_THE_MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What a disk says that takes no more. On another machine the same run may write as it likes."""
 
 
 class SolverError(Exception):
@@ -55,6 +60,8 @@ class _PythonSolver:
         try:
             answer = await call_guarded(self.function, case, run)
         except UserCodeError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in _OF_THE_MACHINE:
+                raise error.__cause__ from None
             raise SolverError(error.problem) from error
         if not isinstance(answer, str):
             raise SolverError(f"the solver returned {type(answer).__name__}, an answer is text (str)")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.port import Counters, IntentState, RunRow, RunState
-from bus.redis_bus import RedisBus
+from bus.cluster import ServerBus
+from bus.port import BatchStatus, Counters, IntentState, RunRow, RunState
 from bus.server import ServerStatus
 from bus.types import BatchId
 from workers.job import batch_name, fetch_outcome
@@ -27,11 +27,13 @@ _DOUBTS = {
 }
 
 
-async def show_all(bus: RedisBus, console: Console) -> None:
-    """A line a batch, in columns; never cut, so that a name can be copied."""
+async def show_all(bus: ServerBus, console: Console) -> None:
+    """A line a batch, in columns; never cut, so that a name can be copied. Pruned ones are shown when asked for."""
     titles = ["batch", "state", "runs", "admitted", "running", "sealed", "scored", "holes", "refused"]
     lines = [titles]
-    for name in sorted(await bus.all_batches()):
+    for name, at in sorted((await bus.all_batches()).items()):
+        if at is BatchStatus.PRUNED:
+            continue
         counts = await bus.counters(name)
         numbers = (
             counts.intended, counts.admitted, counts.running, counts.sealed + counts.scoring, counts.scored,
@@ -50,7 +52,7 @@ async def show_all(bus: RedisBus, console: Console) -> None:
         console.print("  ".join(cells).rstrip(), soft_wrap=True, markup=False)
 
 
-async def show_one(bus: RedisBus, batch: str, console: Console) -> None:
+async def show_one(bus: ServerBus, batch: str, console: Console) -> None:
     """One batch: its result when it has ended, else who holds what."""
     name = batch_name(batch)
     outcome = await fetch_outcome(bus, name)
@@ -75,7 +77,7 @@ async def show_one(bus: RedisBus, batch: str, console: Console) -> None:
         console.print(f"parked     {', '.join(parked[:_MANY])}: another judge answered than was bound", markup=False)
 
 
-async def _effects(bus: RedisBus, batch: BatchId, counts: Counters) -> list[str]:
+async def _effects(bus: ServerBus, batch: BatchId, counts: Counters) -> list[str]:
     """Calls of tools whose effect nobody is sure of, by name; none where there are none."""
     if not counts.effects_open and not counts.stuck:
         return []

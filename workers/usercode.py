@@ -16,14 +16,16 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from workers.redaction import redacted
 
-__all__ = ["UserCodeError", "call", "call_guarded", "describe", "load_file", "load_function"]
+__all__ = ["UserCodeError", "at_once", "call", "call_guarded", "describe", "load_file", "load_function"]
 
 Function = Callable[..., object]
 
@@ -154,6 +156,19 @@ class _Outcome:
     error: BaseException | None = None
 
 
+_at_once: ContextVar[bool] = ContextVar("evalbus_at_once", default=False)
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Within it, plain functions are called where they are awaited: a simulated clock does not wait for a thread."""
+    token = _at_once.set(True)
+    try:
+        yield
+    finally:
+        _at_once.reset(token)
+
+
 async def call(function: Function, *arguments: object) -> object:
     """Call an async function here, a plain one in a thread, and return its result. Raises what it raises.
 
@@ -161,6 +176,9 @@ async def call(function: Function, *arguments: object) -> object:
     is a daemon thread, not one of the event loop's pool, which a process waits for before it ends.
     """
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        result = function(*arguments)
+        return await result if isinstance(result, Awaitable) else result
+    if _at_once.get():
         result = function(*arguments)
         return await result if isinstance(result, Awaitable) else result
     loop, ours = asyncio.get_running_loop(), os.getpid()

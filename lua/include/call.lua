@@ -13,7 +13,7 @@ local SCHEMA = 1
 local MAX_ENVELOPE = 65536 -- bytes: an envelope is identity, not payload
 local MAX_INT = 9007199254740991 -- 2^53 - 1: the largest whole number that Lua, JSON and msgpack all carry exactly
 
-local call = {name = nil, run = nil, history = nil, batch_key = nil, parts = {}, kept = {}}
+local call = {name = nil, run = nil, history = nil, batch_key = nil, gone = false, parts = {}, kept = {}}
 
 local function is_text(v) return type(v) == 'string' and v ~= '' end
 
@@ -75,8 +75,9 @@ local function record_kept(by, d, args, whole)
   record(call.kept, whole)
 end
 
--- The refusal's record, its count, and nothing else but what the refusal itself keeps.
+-- The refusal's record, its count, and nothing else but what the refusal itself keeps. Where there is no batch, neither.
 local function note_refusal(d, by, args)
+  if call.gone then return end
   write_kept()
   count_refusal(d)
   record_kept(by, d, args, true)
@@ -125,9 +126,26 @@ local function answer(d)
   return refused(d)
 end
 
+-- Whether there is such a batch, and whether it was read back from a file, to be looked at: its history ends where the
+-- file ends. A batch that was declared here is never taken for one: `create` writes `declared`, and an import never does.
+local function look_at(batch_key)
+  if not batch_key then return false, false end
+  local found = redis.call('HMGET', batch_key, 'status', 'imported', 'declared')
+  return found[1], found[2] and not found[3]
+end
+
 -- Returns the envelope, or nothing and the reply.
+--
+-- A step of the pipeline that comes to a batch without a row comes to one that was pruned: its sender slept through that.
+-- It is refused and not recorded, or the record would be a key that nobody ever removes. (A fence's own script is played
+-- without a pipeline; there the row begins with it.) Nothing is recorded of an imported one either: that is an error, and
+-- no decision.
 local function begin(name, history, batch_key, kinds)
   call.name, call.history, call.batch_key = name, history, batch_key
+  local there, imported = look_at(batch_key)
+  call.gone = not batch_key or (name:sub(1, 4) == 'run.' and not there)
+  if call.gone and batch_key and name ~= 'run.create' then return nil, reply(reject('no_batch'), name) end
+  if imported then return nil, redis.error_reply('IMPORTED a batch of that name was imported to look at') end
   local packed = ARGV[1] or ''
   local ok, rest, env = pcall(cmsgpack.unpack_one, packed) -- rest is -1 when nothing follows
   if not ok or rest ~= -1 or type(env) ~= 'table' or #packed > MAX_ENVELOPE or wrong(env, kinds) then

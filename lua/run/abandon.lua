@@ -7,7 +7,7 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          5… rows       evb:{live.0}:b:<batch>:run:<run>          HASH
 ARGV     1 envelope    msgpack   2… runs
 RETURNS  commit <abandoned cursor> | duplicate <cursor>
-         | reject schema server_changed after_close abandoned already_scored stale_epoch
+         | reject schema no_batch server_changed after_close abandoned already_scored stale_epoch
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.abandon', KEYS[4], KEYS[1], {

@@ -11,7 +11,7 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          8… rows       evb:{live.0}:b:<batch>:run:<run>          HASH
 ARGV     1 envelope    msgpack   2… items
 RETURNS  commit <admitted cursor why_stopped> | duplicate <cursor>
-         | reject schema server_changed after_close capacity bound_full over_budget step_in_flight step_committed lease_reused already_bound admission_reused plane_key duplicate_key
+         | reject schema no_batch server_changed after_close capacity bound_full over_budget step_in_flight step_committed lease_reused already_bound admission_reused plane_key duplicate_key
 ]]
 --#include "include/room.lua"
 local a, malformed = begin('run.admit', KEYS[7], KEYS[1], {

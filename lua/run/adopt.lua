@@ -13,7 +13,7 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          9… rows       evb:{live.0}:b:<batch>:run:<run>          HASH
 ARGV     1 envelope    msgpack   2… items
 RETURNS  commit <admitted cursor why_stopped> | duplicate <cursor>
-         | reject schema server_changed after_close batch_mismatch source_open unknown_run capacity bound_full over_budget step_in_flight step_committed lease_reused already_bound admission_reused plane_key plane_header not_admitted duplicate_key stale_gen abandoned already_scored stale_epoch
+         | reject schema no_batch server_changed after_close batch_mismatch source_open unknown_run capacity bound_full over_budget step_in_flight step_committed lease_reused already_bound admission_reused plane_key plane_header not_admitted duplicate_key stale_gen abandoned already_scored stale_epoch
 ]]
 --#include "include/room.lua"
 local a, malformed = begin('run.adopt', KEYS[7], KEYS[1], {

@@ -9,7 +9,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          6  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2… items
 RETURNS  commit <head length> | duplicate <the same> | compensate <undo_id state>
-         | reject schema server_changed run_mismatch stale_gen lease_mismatch sealed forged_prefix seq_gap intent_mismatch
+         | reject schema no_batch server_changed run_mismatch stale_gen lease_mismatch sealed forged_prefix seq_gap intent_mismatch
          unknown_step unknown_receipt stale_epoch
 ]]
 --#include "include/run.lua"

@@ -10,7 +10,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          7  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 payload    bytes   3… chunks
 RETURNS  commit <head model_left> | duplicate <the same> | replay payload_corrupt <model_left>
-         | reject schema server_changed run_mismatch after_close stale_lease unknown_request superseded prompt_hash already_bound retries_exhausted stale_gen lease_mismatch sealed forged_prefix seq_gap intent_mismatch unknown_attempt attempt_closed already_committed not_durable step_committed unknown_lease double_release
+         | reject schema no_batch server_changed run_mismatch after_close stale_lease unknown_request superseded prompt_hash already_bound retries_exhausted stale_gen lease_mismatch sealed forged_prefix seq_gap intent_mismatch unknown_attempt attempt_closed already_committed not_durable step_committed unknown_lease double_release
          | in_doubt missing_chunks
 ]]
 --#include "include/calls.lua"

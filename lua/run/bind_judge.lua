@@ -7,7 +7,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          4  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2… chunks
 RETURNS  commit | duplicate | replay payload_corrupt | in_doubt missing_chunks
-         | reject schema server_changed stale_lease unknown_attempt attempt_closed already_committed not_durable stale_gen step_committed unknown_lease double_release
+         | reject schema no_batch server_changed stale_lease unknown_attempt attempt_closed already_committed not_durable stale_gen step_committed unknown_lease double_release
 ]]
 --#include "include/calls.lua"
 local a, malformed = begin('run.bind_judge', KEYS[4], KEYS[2], {

@@ -5,7 +5,7 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  dead       evb:{live.0}:b:<batch>:dead               STREAM
          4  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 content    bytes
-RETURNS  commit | reject schema not_owner
+RETURNS  commit | reject schema no_batch not_owner
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.bury', KEYS[4], KEYS[1], {group = 'str', entry = 'str', consumer = 'str', why = 'str'})

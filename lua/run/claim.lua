@@ -13,7 +13,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          10 history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <gen attempts conversation turning head length unresolved windows epoch wrote> | duplicate <the same>
-         | reject schema server_changed lease_reused not_owner ended duplicate_entry sealed poison retries_exhausted after_close unknown_run abandoned already_scored stale_epoch unknown_index command_reused
+         | reject schema no_batch server_changed lease_reused not_owner ended duplicate_entry sealed poison retries_exhausted after_close unknown_run abandoned already_scored stale_epoch unknown_index command_reused
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.claim', KEYS[10], KEYS[2], {

@@ -5,7 +5,7 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          2  registry   evb:{live.0}:batches                      HASH
          3  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
-RETURNS  commit <snapshot_id accepted> | duplicate <the same> | reject schema server_changed below_quorum
+RETURNS  commit <snapshot_id accepted> | duplicate <the same> | reject schema no_batch server_changed below_quorum
          | in_doubt not_drained in_flight
 ]]
 --#include "include/run.lua"

@@ -11,9 +11,10 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          9  desk_model evb:{live.0}:b:<batch>:desk:model         HASH
          10 desk_judge evb:{live.0}:b:<batch>:desk:judge         HASH
 ARGV     1 envelope    msgpack
-RETURNS  commit | duplicate <incarnation> | reject schema batch_mismatch
+RETURNS  commit | duplicate <incarnation> | reject schema batch_mismatch pruned <tombstone>
 ]]
 --#include "include/run.lua"
+--#include "include/tombstone.lua"
 local a, malformed = begin('run.create', KEYS[4], KEYS[1], {
   server = 'str?', plane = 'str', batch = 'str', declared = 'str', incarnation = 'str', bins = 'str', intended = 'int1',
   quorum = 'int1',
@@ -34,6 +35,9 @@ if batch.data.declared then
   if batch.data.declared == a.declared then return again(duplicate({incarnation = batch.data.incarnation})) end
   return refused(reject('batch_mismatch'))
 end
+-- The name stays taken: another batch under it would pass for the one whose number was quoted.
+local tombstone = tombstone_of(KEYS[3], a.batch)
+if tombstone then return refused(reject('pruned', {tombstone = tombstone})) end
 local desk = open_row(KEYS[2], {'bound'})
 for _, field in ipairs({'declared', 'incarnation', 'intended', 'quorum', 'max_in_flight', 'max_deliveries',
     'judge_policy', 'replay_budget', 'spec'}) do

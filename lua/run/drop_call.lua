@@ -6,7 +6,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          3  desk_any   evb:{live.0}:b:<batch>:desk:<desk>        HASH
          4  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2… chunks
-RETURNS  commit | duplicate | reject schema server_changed unknown_lease double_release not_live
+RETURNS  commit | duplicate | reject schema no_batch server_changed unknown_lease double_release not_live
 ]]
 --#include "include/calls.lua"
 local a, malformed = begin('run.drop_call', KEYS[4], KEYS[2], {

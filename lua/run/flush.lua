@@ -6,7 +6,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          3  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2… chunks
 RETURNS  commit <billed durable watermark> | duplicate <the same>
-         | reject schema server_changed unknown_attempt attempt_closed
+         | reject schema no_batch server_changed unknown_attempt attempt_closed
 ]]
 --#include "include/calls.lua"
 local a, malformed = begin('run.flush', KEYS[3], KEYS[2], {

@@ -6,7 +6,7 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  history    evb:{live.0}:b:<batch>:history            STREAM
          4… rows       evb:{live.0}:b:<batch>:run:<run>          HASH
 ARGV     1 envelope    msgpack   2… items
-RETURNS  commit | reject schema server_changed stale_lease stale_epoch
+RETURNS  commit | reject schema no_batch server_changed stale_lease stale_epoch
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.heartbeat', KEYS[3], KEYS[1], {

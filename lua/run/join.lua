@@ -8,7 +8,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          6  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 payload    bytes   3… items
 RETURNS  commit <head length> | duplicate <the same> | compensate <undo_id state>
-         | reject schema server_changed run_mismatch stale_lease stale_gen lease_mismatch sealed turning unknown_intent stuck
+         | reject schema no_batch server_changed run_mismatch stale_lease stale_gen lease_mismatch sealed turning unknown_intent stuck
          unknown_step unknown_receipt stale_epoch unknown_case late window_mismatch duplicate_attempt unknown_attempt
          window_exhausted not_joined already_committed forged_prefix seq_gap intent_mismatch
          | in_doubt in_flight

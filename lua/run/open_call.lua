@@ -10,7 +10,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          6  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <desk_gen> | duplicate <desk_gen>
-         | reject schema server_changed run_mismatch stale_lease turning request_reused already_bound retries_exhausted stale_gen lease_mismatch sealed intent_conflict forged_prefix seq_gap lease_reused step_committed step_in_flight bound_full already_committed attempt_reused over_budget
+         | reject schema no_batch server_changed run_mismatch stale_lease turning request_reused already_bound retries_exhausted stale_gen lease_mismatch sealed intent_conflict forged_prefix seq_gap lease_reused step_committed step_in_flight bound_full already_committed attempt_reused over_budget
          | in_doubt dangling
 ]]
 --#include "include/calls.lua"

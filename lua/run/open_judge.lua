@@ -7,7 +7,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          4  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <desk_gen> | duplicate <desk_gen>
-         | reject schema server_changed stale_lease lease_reused step_committed step_in_flight bound_full already_committed attempt_reused over_budget
+         | reject schema no_batch server_changed stale_lease lease_reused step_committed step_in_flight bound_full already_committed attempt_reused over_budget
 ]]
 --#include "include/calls.lua"
 local a, malformed = begin('run.open_judge', KEYS[4], KEYS[2], {

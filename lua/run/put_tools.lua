@@ -8,7 +8,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          5  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2… items
 RETURNS  commit <states> | duplicate <states>
-         | reject schema server_changed run_mismatch stale_lease stale_gen lease_mismatch sealed turning args_mismatch
+         | reject schema no_batch server_changed run_mismatch stale_lease stale_gen lease_mismatch sealed turning args_mismatch
          intent_conflict forged_prefix seq_gap case_closed expected_mismatch over_budget
          | in_doubt dangling
 ]]

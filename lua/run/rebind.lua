@@ -8,7 +8,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          6  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <epoch> | duplicate <epoch>
-         | reject schema server_changed ended unbound already_scored stale_epoch after_close
+         | reject schema no_batch server_changed ended unbound already_scored stale_epoch after_close
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.rebind', KEYS[6], KEYS[2], {

@@ -7,7 +7,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          4  review     evb:{live.0}:b:<batch>:review             SET
          5  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
-RETURNS  commit <entry> | duplicate | reject schema ended still_known
+RETURNS  commit <entry> | duplicate | reject schema no_batch ended still_known
 ]]
 --#include "include/known.lua"
 local a, malformed = begin('run.requeue', KEYS[5], KEYS[2], {

@@ -10,7 +10,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          6  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 payload    bytes
 RETURNS  commit <head length> | duplicate <the same>
-         | reject schema server_changed run_mismatch stale_gen lease_mismatch step_in_flight sealed forged_prefix seq_gap intent_mismatch
+         | reject schema no_batch server_changed run_mismatch stale_gen lease_mismatch step_in_flight sealed forged_prefix seq_gap intent_mismatch
 ]]
 --#include "include/calls.lua"
 local a, malformed = begin('run.resolve', KEYS[6], KEYS[2], {

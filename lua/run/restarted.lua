@@ -4,7 +4,7 @@ WHY      a server that was restarted, or a replica that was promoted, may have l
 KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          2  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
-RETURNS  commit <floor> | duplicate <floor> | reject schema
+RETURNS  commit <floor> | duplicate <floor> | reject schema no_batch
 ]]
 --#include "include/run.lua"
 --#include "include/clock.lua"

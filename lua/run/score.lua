@@ -13,7 +13,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          10 history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit | duplicate
-         | reject schema server_changed stale_lease digest_mismatch unbound stale_epoch judge_mismatch candidate_mismatch already_scored tree_hash already_attached after_close unknown_run abandoned score_conflict stale_gen step_committed unknown_lease double_release
+         | reject schema no_batch server_changed stale_lease digest_mismatch unbound stale_epoch judge_mismatch candidate_mismatch already_scored tree_hash already_attached after_close unknown_run abandoned score_conflict stale_gen step_committed unknown_lease double_release
          | replay judge_mismatch candidate_mismatch | in_doubt judge_mismatch candidate_mismatch
 ]]
 --#include "include/run.lua"

@@ -12,7 +12,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          10 history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <epoch attempts head tree_hash artifact candidate judge judge_epoch> | duplicate <the same>
-         | reject schema server_changed lease_reused not_owner ended duplicate_entry judge_failed after_close unknown_run epoch_not_newer already_scored abandoned digest_mismatch backpressure stale_epoch
+         | reject schema no_batch server_changed lease_reused not_owner ended duplicate_entry judge_failed after_close unknown_run epoch_not_newer already_scored abandoned digest_mismatch backpressure stale_epoch
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.score_claim', KEYS[10], KEYS[2], {

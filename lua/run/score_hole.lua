@@ -12,7 +12,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          10 history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 detail    text
 RETURNS  commit | duplicate
-         | reject schema server_changed stale_lease after_close unknown_run abandoned already_scored stale_epoch
+         | reject schema no_batch server_changed stale_lease after_close unknown_run abandoned already_scored stale_epoch
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.score_hole', KEYS[10], KEYS[2], {

@@ -6,7 +6,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          4  scores     evb:{live.0}:b:<batch>:scores             STREAM
          5  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
-RETURNS  commit | duplicate | reject schema server_changed stale_lease
+RETURNS  commit | duplicate | reject schema no_batch server_changed stale_lease
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.score_yield', KEYS[5], KEYS[2], {

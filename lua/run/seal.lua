@@ -12,7 +12,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          9  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 payload    bytes
 RETURNS  commit <head> | duplicate <head>
-         | reject schema server_changed run_mismatch stale_gen lease_mismatch turning sealed forged_prefix seq_gap intent_mismatch not_admitted plane_key plane_header duplicate_key
+         | reject schema no_batch server_changed run_mismatch stale_gen lease_mismatch turning sealed forged_prefix seq_gap intent_mismatch not_admitted plane_key plane_header duplicate_key
          | in_doubt in_flight unresolved_intent
 ]]
 --#include "include/run.lua"

@@ -7,7 +7,7 @@ KEYS     1  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  history    evb:{live.0}:b:<batch>:history            STREAM
          4… rows       evb:{live.0}:b:<batch>:run:<run>          HASH
 ARGV     1 envelope    msgpack   2… items: lease, step, whether its request is known to be over (1 or 0), figure or ""
-RETURNS  commit <freed> | reject schema
+RETURNS  commit <freed> | reject schema no_batch
 ]]
 --#include "include/calls.lua"
 local a, malformed = begin('run.sweep', KEYS[3], KEYS[1], {

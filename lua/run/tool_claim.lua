@@ -8,7 +8,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          5  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <intent gen tool args undo> | duplicate <the same> | compensate <state undo_id>
-         | reject schema server_changed not_owner duplicate_entry ended poison stuck executor_reused
+         | reject schema no_batch server_changed not_owner duplicate_entry ended poison stuck executor_reused
          | in_doubt awaiting_ack
 ]]
 --#include "include/effects.lua"

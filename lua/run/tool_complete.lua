@@ -9,7 +9,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          6  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 observation text
 RETURNS  commit <state> | duplicate <state>
-         | reject schema server_changed unknown_intent stale_gen already_final not_claimed
+         | reject schema no_batch server_changed unknown_intent stale_gen already_final not_claimed
          already_decided lease_mismatch stale_epoch lease_expired not_prepared
          not_admitted plane_key plane_header duplicate_key
          | in_doubt missing_echo

@@ -6,7 +6,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          3  tools      evb:{live.0}:b:<batch>:tools              STREAM
          4  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
-RETURNS  commit <entry> | duplicate | reject schema ended still_known
+RETURNS  commit <entry> | duplicate | reject schema no_batch ended still_known
 ]]
 --#include "include/effects.lua"
 --#include "include/known.lua"

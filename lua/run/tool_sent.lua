@@ -8,7 +8,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          5  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <bound_ms> | duplicate <bound_ms>
-         | reject schema server_changed ended unknown_intent stale_gen not_claimed plane_key duplicate_key capacity
+         | reject schema no_batch server_changed ended unknown_intent stale_gen not_claimed plane_key duplicate_key capacity
          admission_reused already_decided stale_epoch slot_busy lease_mismatch lease_expired
          | in_doubt recover_first already_prepared
 ]]

@@ -12,7 +12,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          9  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 payload    bytes
 RETURNS  commit <conversation head length> | duplicate <the same>
-         | reject schema server_changed run_mismatch stale_lease stale_gen lease_mismatch sealed forged_prefix stuck
+         | reject schema no_batch server_changed run_mismatch stale_lease stale_gen lease_mismatch sealed forged_prefix stuck
          not_admitted plane_key plane_header not_written executor_reused stale_epoch
          | in_doubt in_flight
 ]]

@@ -7,7 +7,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          4  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
 RETURNS  commit <receipt log_index> | duplicate <the same>
-         | reject schema server_changed run_mismatch stale_lease stale_gen lease_mismatch sealed
+         | reject schema no_batch server_changed run_mismatch stale_lease stale_gen lease_mismatch sealed
          stale_epoch step_conflict receipt_reused
 ]]
 --#include "include/run.lua"

@@ -7,7 +7,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          4  runs       evb:{live.0}:b:<batch>:runs               STREAM
          5  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack
-RETURNS  commit | duplicate | reject schema server_changed stale_lease
+RETURNS  commit | duplicate | reject schema no_batch server_changed stale_lease
 ]]
 --#include "include/run.lua"
 local a, malformed = begin('run.yield', KEYS[5], KEYS[2], {

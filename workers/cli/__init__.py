@@ -47,21 +47,27 @@ for command in (
     work.rescore,
     results.status,
     results.gate,
+    results.top,
+    results.serve,
     results.review,
     histories.export,
+    histories.prune,
     histories.replay,
     histories.explain,
     histories.why,
+    histories.report,
     work.planner,
     work.worker,
     work.scorer,
     checks.doctor,
     checks.conform,
     checks.verify,
+    checks.chaos,
     checks.bench,
     checks.lab,
 ):
     app.command()(command)
+app.command("import")(histories.import_)
 server_app.command("start")(server.server_start)
 server_app.command("stop")(server.server_stop)
 server_app.command("status")(server.server_status)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bus.connection import Endpoint
     from bus.verify import Verification
 
-__all__ = ["bench", "conform", "doctor", "lab", "verify"]
+__all__ = ["bench", "chaos", "conform", "doctor", "lab", "verify"]
 
 
 def doctor(
@@ -85,6 +85,31 @@ def verify(
     guard(lambda: show(found, console()))
     if not found.ok:
         raise typer.Exit(5)
+
+
+def chaos(
+    suite: Annotated[Path, typer.Argument(help="The suite: its directory, or its file.")],
+    seed: Annotated[int, typer.Option(min=0, help="Decides which fault strikes whom, and when.")] = 1,
+    faults: Annotated[
+        str | None, typer.Option(help='Which: "kill,stop", "all,-failover"; default: all that can strike the suite.')
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Go on with new batches for so long; default: one batch a kind of server.")
+    ] = 0,
+    json_file: JsonFile = None,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 3,
+    scorers: Annotated[int, typer.Option(min=1, help="Scorer processes.")] = 2,
+    home: HomeOption = None,
+) -> None:
+    """Run a suite while processes, server, network and endpoint fail, then check all that it left.
+
+    evalbus chaos examples/repair --seed 7 --minutes 10
+    """
+    from workers.chaos.command import ChaosOptions, run_chaos  # noqa: PLC0415
+
+    quiet_logs()
+    options = ChaosOptions(suite, seed, faults, minutes, workers, scorers, home, json_file)
+    guard(lambda: run_chaos(options, console()))
 
 
 def bench(

@@ -16,8 +16,8 @@ from bus.types import Plane
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from bus.cluster import ServerBus
     from bus.connection import Endpoint
-    from bus.redis_bus import RedisBus
 
 __all__ = ["console", "finish", "guard", "quiet_logs", "seconds", "with_bus", "with_endpoint"]
 
@@ -61,13 +61,13 @@ def with_endpoint(
     return finish(go())
 
 
-def with_bus(use: Callable[[RedisBus], Coroutine[Any, Any, T]], url: str | None, home: Path | None, plane: Plane) -> T:
+def with_bus(use: Callable[[ServerBus], Coroutine[Any, Any, T]], url: str | None, home: Path | None, plane: Plane) -> T:
     """Look at a plane of a server: the user need not have the right to more than reading."""
-    from bus.redis_bus import RedisBus  # noqa: PLC0415
+    from bus.cluster import open_bus  # noqa: PLC0415
     from workers.runtime import SystemRuntime  # noqa: PLC0415
 
     async def go(endpoint: Endpoint) -> T:
-        bus = RedisBus(endpoint, SystemRuntime(), plane=plane, patience=5.0)
+        bus = open_bus(endpoint, SystemRuntime(), plane=plane, patience=5.0)
         try:
             return await use(bus)
         finally:

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bus.types import Plane
-from workers.cli.common import console, guard, quiet_logs, with_bus
-from workers.cli.options import HomeOption, PlaneOption, Url
+from workers.cli.common import console, guard, quiet_logs, with_bus, with_endpoint
+from workers.cli.options import HomeOption, JsonFile, PlaneOption, Url
 
 if TYPE_CHECKING:
+    from bus.connection import Endpoint
     from workers.explaining.reading import Told
 
-__all__ = ["explain", "export", "replay", "why"]
+__all__ = ["explain", "export", "import_", "prune", "replay", "report", "why"]
 
 
 def export(
     batch: Annotated[str, typer.Argument(help="The batch.")],
-    file: Annotated[Path, typer.Argument(help="Where to; '-' is standard output.")],
+    file: Annotated[Path, typer.Argument(help="Where to: FILE.jsonl, FILE.jsonl.zst, or '-' for standard output.")],
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
@@ -37,26 +38,92 @@ def export(
     print(f"{written} lines of history in {file}", file=sys.stderr)
 
 
+def import_(
+    file: Annotated[str, typer.Argument(help="A file that `export` wrote; '-' is standard input.")],
+    url: Url = None,
+    plane: Annotated[
+        Plane | None, typer.Option("--plane", help="The world that it must be of; default: whichever it is.")
+    ] = None,
+    home: HomeOption = None,
+) -> None:
+    """Put an exported history back into a server, for looking at.
+
+    evalbus import nightly.jsonl.zst --home elsewhere
+    """
+    from workers.importing import checked, import_on, say  # noqa: PLC0415
+
+    quiet_logs()
+
+    def go() -> None:
+        with checked(file, plane) as source:
+            with_endpoint(lambda endpoint: import_on(endpoint, source), url, home, only_look=True)  # it asks itself
+            say(source)
+
+    guard(go)
+
+
 def replay(
     history: Annotated[str, typer.Argument(help="A file that `export` wrote ('-': standard input), or a batch.")],
     head: Annotated[str | None, typer.Option(help="The chain's head, as it was written down elsewhere.")] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="Also say what this naive policy would have made of it; may be repeated. 'all': each."),
+    ] = None,
+    show_why: Annotated[bool, typer.Option("--why", help="With the entries that prove each claim.")] = False,
+    json_file: JsonFile = None,
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
 ) -> None:
     """Derive every decision of a history again, and compare: exit 5 names the first entry that differs.
 
-    evalbus replay nightly.jsonl
+    evalbus replay nightly.jsonl --policy all --why
     """
+    from workers.history_files import is_history  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
-    from workers.replaying import is_file, replay_batch, replay_file, show  # noqa: PLC0415
+    from workers.prevented import Watch  # noqa: PLC0415
+    from workers.replaying import replay_batch, replay_file, show  # noqa: PLC0415
 
     quiet_logs()
-    if is_file(history):
-        found = guard(lambda: replay_file(history, head))
+    watch = guard(lambda: Watch(policy or (), json_file, why=show_why))
+    if is_history(history):
+        found = guard(lambda: replay_file(history, head, watch.see))
     else:
-        found = with_bus(lambda bus: replay_batch(bus, batch_name(history), head), url, home, plane)
+        found = with_bus(lambda bus: replay_batch(bus, batch_name(history), head, watch.see), url, home, plane)
     guard(lambda: show(found, console()))
+    guard(lambda: watch.report(found, console()))
+
+
+def prune(
+    batches: Annotated[list[str] | None, typer.Argument(help="Batches that have ended; none: all, by --keep.")] = None,
+    archive: Annotated[
+        Path | None, typer.Option("--archive", help="Directory of the archives; default: archive/ in the home.")
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", help="Keep those that match: 30d (younger), last=20, 'release-*'; repeatable."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Archive ended batches, check the archives by replay, then delete the batches from the server.
+
+    evalbus prune --keep 30d --keep 'release-*'
+    """
+    from bus.home import home_directory  # noqa: PLC0415
+    from workers import pruning  # noqa: PLC0415
+    from workers.runtime import SystemRuntime  # noqa: PLC0415
+
+    quiet_logs()
+    options = guard(lambda: pruning.PruneOptions.of(batches or [], keep or [], dry_run=dry_run))
+    directory = archive or home_directory(home) / "archive"
+
+    async def go(endpoint: Endpoint) -> None:
+        await pruning.prune_on(endpoint, SystemRuntime(), plane, options, directory, console())
+
+    with_endpoint(go, url, home, only_look=True)  # its own rights are asked for there
 
 
 def explain(
@@ -100,12 +167,40 @@ def why(
     guard(lambda: show_words(told, console()))
 
 
+def report(
+    batch: Annotated[str, typer.Argument(help="The batch, or a file that `evalbus export` wrote.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page: FILE.html.")],
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Write what a batch came to as one page that needs no network: its number, its holes, and each run.
+
+    evalbus report nightly -o nightly.html
+    """
+    from workers.files import check_writable  # noqa: PLC0415
+    from workers.history_files import is_history  # noqa: PLC0415
+    from workers.job import batch_name  # noqa: PLC0415
+    from workers.reporting.command import fetching, say, write_report  # noqa: PLC0415
+
+    quiet_logs()
+    guard(lambda: check_writable(output))
+    if is_history(batch):
+        facts = guard(lambda: write_report(batch, output))
+    else:
+        name = guard(lambda: batch_name(batch))
+        with fetching() as fetch:
+            history = with_bus(lambda bus: fetch(bus, name), url, home, plane)
+            facts = guard(lambda: write_report(history, output))
+    guard(lambda: say(facts, output))
+
+
 def _read(batch: str, run: str, url: str | None, plane: Plane, home: Path | None) -> Told:
-    from workers.explaining.reading import file_of, read_file, read_server  # noqa: PLC0415
+    from workers.explaining.reading import read_file, read_server  # noqa: PLC0415
+    from workers.history_files import is_history  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
 
-    file = guard(lambda: file_of(batch))
-    if file is not None:
-        return guard(lambda: read_file(file, run))
+    if is_history(batch):
+        return guard(lambda: read_file(batch, run))
     name = guard(lambda: batch_name(batch))
     return with_bus(lambda bus: read_server(bus, name, run), url, home, plane)

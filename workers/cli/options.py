@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from bus.types import Plane
+from bus.types import Durability, Plane
 
 __all__ = [
     "Artifacts",
     "ConsumerName",
+    "DurabilityOption",
     "FetchSuite",
     "HomeOption",
     "JsonFile",
@@ -31,6 +32,14 @@ HomeOption = Annotated[
     typer.Option("--home", envvar="EVALBUS_HOME", help="Directory of the private server; default: .evalbus"),
 ]
 PlaneOption = Annotated[Plane, typer.Option("--plane", help="Which world to write to.")]
+DurabilityOption = Annotated[
+    Durability,
+    typer.Option(
+        "--durability",
+        envvar="EVALBUS_DURABILITY",
+        help="What must survive a power loss or a failover before it counts: nothing, the close, each licence too.",
+    ),
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the result here, whole or not at all.")]
 SuiteCopy = Annotated[
     Path | None,

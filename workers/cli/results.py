@@ -12,9 +12,9 @@ from workers.cli.common import console, guard, quiet_logs, with_bus
 from workers.cli.options import HomeOption, JsonFile, PlaneOption, Url
 
 if TYPE_CHECKING:
-    from bus.redis_bus import RedisBus
+    from bus.cluster import ServerBus
 
-__all__ = ["gate", "review", "status"]
+__all__ = ["gate", "review", "serve", "status", "top"]
 
 
 def status(
@@ -31,7 +31,7 @@ def status(
 
     quiet_logs()
 
-    async def look(bus: RedisBus) -> None:
+    async def look(bus: ServerBus) -> None:
         screen = console()
         await (show_all(bus, screen) if batch is None else show_one(bus, batch, screen))
 
@@ -57,7 +57,7 @@ def gate(
 
     quiet_logs()
 
-    async def fetch(bus: RedisBus) -> Outcome:
+    async def fetch(bus: ServerBus) -> Outcome:
         return await fetch_outcome(bus, batch_name(batch))
 
     def check() -> None:
@@ -98,7 +98,7 @@ def review(
 
     guard(check)
 
-    async def decide(bus: RedisBus) -> None:
+    async def decide(bus: ServerBus) -> None:
         screen = console()
         if not runs:
             await reviewing.show(bus, batch, screen)
@@ -106,3 +106,49 @@ def review(
             await (reviewing.judge_again if again else reviewing.give_up)(bus, batch, runs, screen)
 
     with_bus(decide, url, home, plane)
+
+
+def top(
+    batch: Annotated[str | None, typer.Argument(help="The batch to begin with; default: the list.")] = None,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Watch batches in the terminal, while they run.
+
+    evalbus top nightly
+    """
+    from workers.job import batch_name  # noqa: PLC0415
+    from workers.watching.command import check_terminal, look_on, server_name  # noqa: PLC0415
+
+    quiet_logs()
+    guard(check_terminal)
+    name = None if batch is None else guard(lambda: batch_name(batch))
+    with_bus(lambda bus: look_on(bus, name, server_name(url)), url, home, plane)
+
+
+def serve(
+    batch: Annotated[str | None, typer.Argument(help="The batch whose page the address leads to.")] = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; anything but the loopback asks for a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 8378,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="EVALBUS_TOKEN", help="What browsers must show; default: one is made up where needed."),
+    ] = None,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Show batches in the browser, while they run; read-only.
+
+    evalbus serve nightly --port 0
+    """
+    from workers.job import batch_name  # noqa: PLC0415
+    from workers.watching.command import ServeOptions, serve_batches, server_name  # noqa: PLC0415
+
+    quiet_logs()
+    name = None if batch is None else guard(lambda: batch_name(batch))
+    options = ServeOptions(batch=name, host=host, port=port, token=token or None, server=server_name(url))
+    with_bus(lambda bus: serve_batches(bus, options), url, home, plane)

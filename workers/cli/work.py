@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from bus.types import Plane
+from bus.types import Durability, Plane
 from workers.cli.common import console, guard, quiet_logs
 from workers.cli.options import (
     Artifacts,
     ConsumerName,
+    DurabilityOption,
     FetchSuite,
     HomeOption,
     JsonFile,
@@ -35,6 +36,7 @@ def run(
     json_file: JsonFile = None,
     home: HomeOption = None,
     artifacts: Artifacts = None,
+    durability: DurabilityOption = Durability.STANDARD,
 ) -> None:
     """Run a suite to its closed snapshot, over many processes.
 
@@ -54,6 +56,7 @@ def run(
         batch=batch,
         json_file=json_file,
         artifacts=artifacts,
+        durability=durability,
     )
     quiet_logs()
     outcome = guard(lambda: run_job(options))
@@ -77,6 +80,7 @@ def rescore(
     json_file: JsonFile = None,
     home: HomeOption = None,
     artifacts: Artifacts = None,
+    durability: DurabilityOption = Durability.STANDARD,
 ) -> None:
     """Score a closed batch's sealed runs again, under another judge: a new batch, and the old one stands.
 
@@ -97,6 +101,7 @@ def rescore(
         batch=name,
         json_file=json_file,
         artifacts=artifacts,
+        durability=durability,
         source=guard(lambda: batch_name(batch)),
     )
     outcome = guard(lambda: run_job(options))
@@ -113,6 +118,7 @@ def planner(
     name: ConsumerName = None,
     home: HomeOption = None,
     artifacts: Artifacts = None,
+    durability: DurabilityOption = Durability.STANDARD,
     fetch_suite: FetchSuite = False,
 ) -> None:
     """Plan until told to stop: admit runs, find lost ones, close batches.
@@ -121,7 +127,7 @@ def planner(
     """
     _role(
         "planner", url=url, suite=suite, batch=batch, plane=plane, name=name, home=home, artifacts=artifacts,
-        fetch_suite=fetch_suite,
+        fetch_suite=fetch_suite, durability=durability,
     )  # fmt: skip
 
 
@@ -134,6 +140,7 @@ def worker(
     slots: Slots = None,
     home: HomeOption = None,
     artifacts: Artifacts = None,
+    durability: DurabilityOption = Durability.STANDARD,
     fetch_suite: FetchSuite = False,
 ) -> None:
     """Work until told to stop: hold leases, drive the solver, seal runs.
@@ -142,7 +149,7 @@ def worker(
     """
     _role(
         "worker", url=url, suite=suite, batch=batch, plane=plane, name=name, slots=slots, home=home,
-        artifacts=artifacts, fetch_suite=fetch_suite,
+        artifacts=artifacts, fetch_suite=fetch_suite, durability=durability,
     )  # fmt: skip
 
 
@@ -155,6 +162,7 @@ def scorer(
     slots: Slots = None,
     home: HomeOption = None,
     artifacts: Artifacts = None,
+    durability: DurabilityOption = Durability.STANDARD,
     fetch_suite: FetchSuite = False,
 ) -> None:
     """Score until told to stop: judge sealed runs.
@@ -163,7 +171,7 @@ def scorer(
     """
     _role(
         "scorer", url=url, suite=suite, batch=batch, plane=plane, name=name, slots=slots, home=home,
-        artifacts=artifacts, fetch_suite=fetch_suite,
+        artifacts=artifacts, fetch_suite=fetch_suite, durability=durability,
     )  # fmt: skip
 
 
@@ -190,6 +198,7 @@ def _role(role: str, **options: Any) -> None:  # noqa: ANN401 - typer has checke
             slots=options.get("slots"),
             artifacts=text(options.get("artifacts")),
             fetch_suite=bool(options.get("fetch_suite")),
+            durability=options["durability"],
         )
 
     guard(lambda: run_role(start()))

@@ -1,0 +1,80 @@
+"""What batches there are in a cluster: the registries of all shards, read with one pipeline for each primary.
+
+Every role asks once a second. One connection a primary is enough for that; a shard gets connections of its own only
+when it has a batch that somebody works on (`bus.cluster`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import tenacity
+
+from bus.errors import ReplyError, ServerUnreachable
+from bus.keys import registry
+from bus.link import may_pass
+from bus.port import Runtime
+from bus.target import Target
+from bus.topology import Primary, Topology
+from bus.types import Plane
+from bus.wire import Reply, Wire
+
+__all__ = ["Registries"]
+
+_SILENCE = 5.0  # seconds; what is asked is read at once
+
+
+class Registries:
+    """See the module's text."""
+
+    def __init__(self, topology: Topology, runtime: Runtime, plane: Plane, *, patience: float) -> None:
+        """`patience`: seconds without an answer after which a call gives up."""
+        self._topology, self._runtime, self._plane, self._patience = topology, runtime, plane, patience
+        self._primaries: Sequence[Primary] | None = None
+        self._wires: dict[Target, Wire] = {}
+        self._reading = asyncio.Lock()
+
+    async def read(self) -> Mapping[int, Mapping[str, str]]:
+        """Shard → batch → status. Raises ServerUnreachable."""
+        async with self._reading:
+            async for attempt in tenacity.AsyncRetrying(
+                retry=tenacity.retry_if_exception(may_pass),
+                wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
+                stop=tenacity.stop_after_delay(self._patience),
+                sleep=self._runtime.sleep,
+                reraise=True,
+            ):
+                with attempt:
+                    return await self._read_once()
+        raise AssertionError("unreachable")
+
+    async def _read_once(self) -> Mapping[int, Mapping[str, str]]:
+        try:
+            if self._primaries is None:
+                self._primaries = await self._topology.primaries(self._plane)
+            asked = [one for one in self._primaries if one.shards]
+            replies = await asyncio.gather(*(self._of(one) for one in asked))
+        except (ReplyError, ServerUnreachable):
+            self._primaries = None  # somebody else has it by now, or will
+            raise
+        return {shard: found for one in replies for shard, found in one.items()}
+
+    async def _of(self, primary: Primary) -> Mapping[int, Mapping[str, str]]:
+        wire = self._wires.get(primary.target)
+        if wire is None or wire.lost:
+            wire = self._wires[primary.target] = await Wire.open(primary.target.address(), silence=_SILENCE)
+        replies = await wire.calls([("HGETALL", registry(self._plane, shard)) for shard in primary.shards])
+        return {shard: _pairs(reply) for shard, reply in zip(primary.shards, replies, strict=True)}
+
+    def close(self) -> None:
+        """Close the connections."""
+        for wire in self._wires.values():
+            wire.close()
+
+
+def _pairs(reply: Reply) -> Mapping[str, str]:
+    if isinstance(reply, ReplyError):
+        raise reply
+    words = [item.decode("utf-8", "surrogatepass") for item in reply]
+    return dict(zip(words[::2], words[1::2], strict=True))

@@ -1,0 +1,45 @@
+"""`evalbus report`: a batch, or an exported history, as one page."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+from bus.cluster import ServerBus
+from bus.types import BatchId
+from workers.files import writing_whole
+from workers.reporting.facts import Facts
+from workers.reporting.gather import Fetched, fetched, gathered
+from workers.reporting.page import write_page
+
+__all__ = ["fetching", "say", "write_report"]
+
+
+@contextlib.contextmanager
+def fetching() -> Iterator[Callable[[ServerBus, BatchId], Coroutine[Any, Any, Fetched]]]:
+    """What takes a batch from a server, into a file that is there until the block ends.
+
+    Only this needs the server: the page, which may take a minute, is made when the connection is closed.
+    """
+    with tempfile.TemporaryDirectory(prefix="evalbus-report-") as directory:
+        yield lambda bus, batch: fetched(bus, batch, Path(directory))
+
+
+def write_report(history: str | Fetched, output: Path) -> Facts:
+    """Write the page, whole or not at all, and give what is on it.
+
+    Raises InputError for what is no export or not all of one, DiffersError for a history that is not true.
+    """
+    with gathered(history) as report, writing_whole(output) as out:
+        write_page(report.facts, report.details(), out)
+        return report.facts
+
+
+def say(facts: Facts, output: Path) -> None:
+    """What was written, on standard error, as `export` does."""
+    runs = "1 run" if len(facts.runs) == 1 else f"{len(facts.runs):,} runs"
+    print(f"wrote {output}: {runs} of batch {facts.outcome.batch}, {facts.outcome.state}", file=sys.stderr)

@@ -1,0 +1,85 @@
+"""Listening, and stopping at once.
+
+The original server looks ten times a second whether it is to stop, takes the signals for itself, and waits for its
+clients; a browser that follows a stream never leaves. Here an event stops it, every stream is ended, and whoever is
+left has two seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from bus.errors import InputError
+
+__all__ = ["listen", "serve"]
+
+_PATIENCE: Final = 2.0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; `port` 0 takes a free one. Raises InputError when it can't be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise InputError(f"cannot listen on {host}: {error.strerror or error}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(256)
+    except OSError as error:
+        listener.close()
+        remedy = "another --port, or 0 for a free one"
+        raise InputError(f"cannot listen on {host}:{port}: {error.strerror or error}", remedy=remedy) from None
+    return listener
+
+
+async def serve(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event, ending: Callable[[], None]) -> None:
+    """Answer until `stopping` is set; then `ending` ends what would go on for ever."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,  # a token may stand in an address
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=30,
+    )
+    await _Server(config, stopping, ending).serve(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event, ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stopping, self._ending = stopping, ending
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """They are the command's."""
+        yield
+
+    async def main_loop(self) -> None:
+        await self._stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        self._ending()
+        tasks = set(self.server_state.tasks)
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PATIENCE)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        for task in list(self.server_state.tasks):
+            task.cancel()

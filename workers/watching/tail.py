@@ -1,0 +1,136 @@
+"""The newest refusals of a history, but for those that only say that there is no room yet.
+
+A history may hold a million entries when somebody begins to look. It is not read from its beginning: where its last
+entries are is found by halving time (ids begin with the server's milliseconds), with the commands that a reader may
+send. From there on only what is new is read, and never more at one look than a few pages: who watches a batch that
+is faster than that skips some entries, and is told since when the list is whole.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgpack
+
+from bus.envelopes import decode
+from bus.keys import BatchKeys
+from bus.link import Link
+from bus.wire import Reply
+from workers.brief import brief
+from workers.explaining.reasons import why_refused
+from workers.watching.view import Refusal
+
+__all__ = ["Tail"]
+
+_PAGE: Final = 500  # entries in one read
+_PAGES: Final = 4  # reads in one look
+_KEPT: Final = 50  # refusals
+_SHOWN: Final = 60  # characters of a name that somebody else chose
+_REFUSED: Final = ("reject", "replay")
+_ROOM: Final = ("backpressure", "bound_full", "capacity")
+"""Reasons that only say "not yet": whoever asks for room is told so again and again, and would hide all the others."""
+
+
+class Tail:
+    """The end of one batch's history, from the first look on."""
+
+    def __init__(self, link: Link, keys: BatchKeys) -> None:
+        """Reads nothing yet."""
+        self._link, self._history = link, keys.history
+        self._after = ""
+        self._found: deque[Refusal] = deque(maxlen=_KEPT)
+        self.began_ms = 0
+        """When the history began; 0 when it has no entries."""
+        self.since_ms = 0
+        """From when on none was left out, by the server's clock."""
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """The newest first."""
+        return tuple(reversed(self._found))
+
+    async def advance(self, now_ms: int) -> None:
+        """Read what is new; `now_ms` is the server's clock."""
+        if not self._after:
+            first = await self._read("-", 1)
+            if not first:
+                return
+            self.began_ms = _ms(first[0])
+            await self._seek(self.began_ms, now_ms)
+        for _ in range(_PAGES):
+            entries = await self._read(self._after, _PAGE)
+            self._take(entries)
+            if len(entries) < _PAGE:
+                return
+        await self._seek(_ms(entries[-1]), now_ms)
+
+    async def _seek(self, low: int, now_ms: int) -> None:
+        """Go to where less than a page is left: from `low` (ms) on if that is little enough, else further on."""
+        if len(await self._read(str(low), _PAGE)) < _PAGE:
+            self._begin(low)
+            return
+        high = now_ms + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            found = len(await self._read(str(middle), _PAGE))
+            if found == _PAGE:
+                low = middle
+            else:
+                high = middle
+                if found >= _PAGE // 2:
+                    break
+        self._begin(high)
+
+    def _begin(self, ms: int) -> None:
+        if not self._after or self._found:
+            self._found.clear()  # a list with a gap in it would be read as whole
+        self.since_ms = ms
+        self._after = str(ms)
+
+    async def _read(self, start: str, count: int) -> list[Reply]:
+        found: list[Reply] = await self._link.command("XRANGE", self._history, start, "+", "COUNT", count)
+        return found
+
+    def _take(self, entries: Sequence[Reply]) -> None:
+        for entry_id, flat in entries:
+            self._after = f"({entry_id.decode()}"
+            if (refusal := _refusal(entry_id.decode(), flat)) is not None:
+                self._found.append(refusal)
+
+
+def _ms(entry: Reply) -> int:
+    return int(entry[0].partition(b"-")[0])
+
+
+def _refusal(entry_id: str, flat: Sequence[bytes]) -> Refusal | None:
+    """What an entry refused, if it did."""
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    parts = msgpack.unpackb(fields[b"p"], raw=False, strict_map_key=False, unicode_errors="surrogatepass")
+    refused = next((part for part in parts if part[1] in _REFUSED), None)
+    if refused is None or refused[2] in _ROOM:
+        return None
+    name, _, reason = refused[:3]
+    try:
+        envelope = decode(fields[b"e"])
+    except ValueError:  # what was presented was no envelope, and was refused for that
+        envelope = {}
+    return Refusal(
+        entry=entry_id,
+        ms=int(entry_id.partition("-")[0]),
+        run=brief(str(envelope.get("run") or ""), 200),
+        who=_who(envelope),
+        by=fields[b"o"].decode("utf-8", "replace") if str(name).startswith("run.") else str(name),
+        reason=str(reason),
+        words=why_refused(str(reason)),
+    )
+
+
+def _who(envelope: Mapping[str, object]) -> str:
+    """Its name, where it gave one; else under which generation it came."""
+    name = envelope.get("consumer")
+    if isinstance(name, str) and name:
+        return brief(name, _SHOWN)
+    gen = envelope.get("gen", envelope.get("epoch"))
+    return f"generation {gen}" if isinstance(gen, int) else ""
