@@ -15,8 +15,11 @@ from bus.snapshot import Snapshot
 from bus.types import BatchId
 from workers.history_files import check_target, writing
 from workers.job import info_of
+from workers.ticking import ticking
 
 __all__ = ["export_batch", "exported_lines"]
+
+_TICK = 1_000  # lines between two looks at the progress
 
 
 async def export_batch(bus: ServerBus, batch: BatchId, file: Path) -> int:
@@ -24,10 +27,12 @@ async def export_batch(bus: ServerBus, batch: BatchId, file: Path) -> int:
     check_target(file)
     info = await info_of(bus, batch)
     count = 0
-    with writing(file) as out:
+    with writing(file) as out, ticking("lines") as tick:
         async for line in exported_lines(bus, batch, info):
             out.write(line)
             count += 1
+            if count % _TICK == 0:
+                tick(count)
     return count - 2
 
 

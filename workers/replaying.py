@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +15,7 @@ from bus.types import BatchId
 from workers.exporting import exported_lines
 from workers.history_files import LONGEST_LINE, name_of, reading
 from workers.job import info_of
+from workers.ticking import ticking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["replay_batch", "replay_file", "show"]
 
 _TICK = 20_000  # lines between two looks at the progress
-_TICKED = Callable[[int], None]
 _Watcher = Callable[[Header | Told | Footer], None]
 
 
@@ -40,7 +38,7 @@ def replay_file(file: str | Path, head: str | None, watch: _Watcher = _nobody) -
     Raises InputError for what is no export, or not all of one; DiffersError at the first line that is not true.
     """
     replay = Replay(name_of(file))
-    with reading(file) as lines, _progress() as tick:
+    with reading(file) as lines, ticking("entries") as tick:
         while raw := lines.readline(LONGEST_LINE):
             watch(replay.feed(raw))
             if replay.entries % _TICK == 0:
@@ -58,7 +56,7 @@ async def replay_batch(bus: ServerBus, batch: BatchId, head: str | None, watch: 
     """
     info = await info_of(bus, batch)
     replay = Replay(f"batch {batch}")
-    with _progress() as tick:
+    with ticking("entries") as tick:
         async for raw in exported_lines(bus, batch, info):
             watch(replay.feed(raw))
             if replay.entries % _TICK == 0:
@@ -111,18 +109,3 @@ def show(found: Replayed, console: Console) -> None:
         console.print(tokens, markup=False, soft_wrap=True)
     named = f"snapshot {found.snapshot_id}" if found.snapshot_id else "no snapshot: the batch has not ended"
     console.print(named, markup=False, soft_wrap=True)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[_TICKED]:
-    """A count on a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("0 entries")
-        yield lambda count: bar.update(task, description=f"{count:,} entries")

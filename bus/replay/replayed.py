@@ -69,14 +69,10 @@ class Replayed:
 class Replay:
     """See the module's text."""
 
-    def __init__(self, source: str, *, clock: Callable[[Told], int] | None = None, still_written: bool = False) -> None:
-        """`source`: how messages name the file. `clock`: see `Player`.
-
-        `still_written`: the snapshot was taken before the history was read, and the batch may have ended between the
-        two. The closing line may then lack it.
-        """
+    def __init__(self, source: str, *, clock: Callable[[Told], int] | None = None) -> None:
+        """`source`: how messages name the file. `clock`: see `Player`."""
         self.source = source
-        self._clock, self._still_written = clock, still_written
+        self._clock = clock
         self._lines = Lines(source)
         self._rules = Rules(source)
         self._header: Header | None = None
@@ -195,7 +191,7 @@ class Replay:
         return Snapshot(len(histogram.intended), histogram.quorum, histogram.counts(), holes, tuple(rows))
 
     def _compare_snapshot(self, footer: Footer, derived: Snapshot | None) -> None:
-        if footer.snapshot is None and (derived is None or self._still_written):
+        if footer.snapshot is None and derived is None:
             return
         if footer.snapshot is None or derived is None:
             recorded, other = ("none", "one") if footer.snapshot is None else ("one", "none: the batch has not ended")

@@ -7,7 +7,6 @@ What is on it
                 `timeline` (when), `tally` (refusals by reason) and `owners` (whose a line is)
     details     run by run: in words, as a picture, and its transcript; `index` knows where its lines stand
     texts       somebody else's text, cut to what a page can hold
-    ticking     a count on the terminal meanwhile
 
 How it looks
     page, web   the facts → HTML

@@ -41,7 +41,7 @@ from workers.reporting.details import detail_of
 from workers.reporting.facts import Facts, RunDetail, Tokens
 from workers.reporting.index import Index
 from workers.reporting.lives import Lives
-from workers.reporting.ticking import ticking
+from workers.ticking import ticking
 
 __all__ = ["Beside", "Fetched", "Report", "fetched", "gathered"]
 
