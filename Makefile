@@ -5,7 +5,7 @@ SHELL := /bin/sh
 PY    := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-llm test soak rehearse lint types bench clean
+.PHONY: help demo demo-llm test soak rehearse chaos lint types bench clean
 
 help:                ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -31,6 +31,10 @@ soak: .venv/.dev     ## the randomised tests, thirty times as long (EVALBUS_SOAK
 
 rehearse: .venv/.ready ## what is promised, counted against an endpoint that misbehaves, workers killed (about three minutes)
 	.venv/bin/python examples/rehearsal/rehearse.py all
+
+chaos: .venv/.ready  ## half an hour of all faults over examples/repair and examples/chaos (SEED=N for another plan)
+	.venv/bin/evalbus chaos examples/repair --seed $${SEED:-1} --minutes 12
+	.venv/bin/evalbus chaos examples/chaos --seed $${SEED:-1} --minutes 18
 
 bench: .venv/.ready  ## no-op runs through all three groups, against a bare loop on the same server
 	.venv/bin/evalbus bench --runs 2000

@@ -2,9 +2,9 @@
 
 A script's answer says that the server has applied it, in memory. A second later it is on disk (`appendfsync everysec`),
 a moment later at the replicas; a machine that loses its power before that, or a primary that dies, takes it along. Then
-somebody holds a lease that nobody granted. That can enter no result (another life of the server voids all tokens of the
-one before, `lua/run/restarted.lua`), but an effect that it licensed has happened, and nobody knows of it. So a batch may
-ask for more:
+somebody holds a lease that nobody granted. That can enter no result (another life of the server voids all tokens of
+the one before, `lua/run/restarted.lua`), but an effect that it licensed has happened, and nobody knows of it. So a
+batch may ask for more:
 
     relaxed     nothing is waited for
     standard    a close, before the number is shown
@@ -14,11 +14,11 @@ How it is waited for depends on the server:
 
     appendfsync always        on disk before it is answered: nothing to do
     Redis 7.2 and newer       WAITAOF 1 0
-    Valkey                    its WAITAOF acknowledges before the disk has it, when it syncs every second: `strict` wants
-                              `always`, `standard` waits for that second to pass
+    Valkey                    its WAITAOF acknowledges before the disk has it, when it syncs every second: `strict`
+                              wants `always`, `standard` waits for that second to pass
     our own, embedded one     syncs every second; it is told to sync now, which takes what came before along
-    behind Sentinels          also WAIT 1: a replica has it, which may be the primary soon. `standard` goes without while
-                              there is none: a set that has lost its last replica must still be able to close a batch
+    behind Sentinels          also WAIT 1: a replica has it, which may be the primary soon. `standard` goes without
+                              while there is none: a set that lost its last replica must be able to close a batch
 
 WAIT and WAITAOF speak of the connection on which they are sent; on another they answer at once.
 """

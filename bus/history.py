@@ -33,7 +33,19 @@ from bus.scripts import script
 from bus.snapshot import Snapshot
 from bus.types import BatchId, EntryId, Plane, RunId
 
-__all__ = ["Line", "Part", "Recorded", "chained", "export", "header", "lines", "read_history", "refusals", "spelt"]
+__all__ = [
+    "Line",
+    "Part",
+    "Recorded",
+    "chained",
+    "export",
+    "header",
+    "lines",
+    "read_history",
+    "recorded",
+    "refusals",
+    "spelt",
+]
 
 _AT_ONCE = 500  # entries in one read
 _PAYLOADS_AT_ONCE = 100  # of 256 kB at most; one step has no more events than that
@@ -101,13 +113,14 @@ async def read_history(link: Link, keys: BatchKeys) -> AsyncIterator[Recorded]:
     while True:
         entries = await link.command("XRANGE", keys.history, after, "+", "COUNT", _AT_ONCE)
         for entry_id, flat in entries:
-            yield _recorded(EntryId(entry_id.decode()), flat)
+            yield recorded(EntryId(entry_id.decode()), flat)
         if len(entries) < _AT_ONCE:
             return
         after = "(" + entries[-1][0].decode()
 
 
-def _recorded(entry_id: EntryId, flat: Sequence[bytes]) -> Recorded:
+def recorded(entry_id: EntryId, flat: Sequence[bytes]) -> Recorded:
+    """An entry as the server holds it, read; `flat`: its fields and values in turn."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     if (packed := fields.get(imported.FIELD)) is not None:
         told = imported.unpack(packed)
@@ -294,6 +307,7 @@ async def export(
 
 
 def header(plane: Plane, batch: BatchId, info: BatchInfo) -> dict[str, object]:
+    """The first line's object."""
     spec = info.spec
     policy = {
         "intended": spec.intended,

@@ -184,9 +184,17 @@ class Command:
             self.batch.refused[answer.reason or ""] += 1
 
     def _record(self) -> None:
-        number = EntryId(f"{len(self.batch.history) + 1}-0")
+        number = self._next_id()
         parts = tuple(noted.part for noted in self._parts)
         self.batch.history.append(Recorded(number, self.name, self._envelope, parts, {}))
+
+    def _next_id(self) -> EntryId:
+        """As a stream would name it: the batch's clock in ms, and a count within each; they grow whatever that does."""
+        ms, last = self.batch.now_ms(), self.batch.history[-1].id if self.batch.history else "0-0"
+        last_ms, _, count = last.partition("-")
+        if ms > int(last_ms):
+            return EntryId(f"{ms}-0")
+        return EntryId(f"{last_ms}-{int(count) + 1}")
 
     # --- messages --------------------------------------------------------------------------------------------
 
@@ -211,7 +219,7 @@ class _Before:
         self._fields: dict[str, object] = {}
         for name, value in vars(model).items():
             if isinstance(value, dict):
-                self._fields[name] = {key: copy.deepcopy(value[key]) for key in keys if key in value}
+                self._fields[name] = {key: _copied(value[key]) for key in keys if key in value}
             elif isinstance(value, set):
                 self._fields[name] = value & keys
             elif not isinstance(value, list):  # a list is a log of what was refused, which stands
@@ -231,6 +239,25 @@ class _Before:
                 now |= saved
             else:
                 setattr(self._model, name, saved)
+
+
+def _copied(value: object) -> object:
+    """A copy of what an operation may change in place. A frozen value is only ever replaced, so it needs none."""
+    if isinstance(value, str | int | None):
+        return value
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    params = getattr(value, "__dataclass_params__", None)
+    if params is None:
+        return copy.deepcopy(value)
+    if params.frozen:
+        return value
+    made = copy.copy(value)
+    for name in value.__dataclass_fields__:  # type: ignore[attr-defined]  # it has parameters, so it is a dataclass
+        setattr(made, name, _copied(getattr(value, name)))
+    return made
 
 
 def _touched(model: Model, args: Mapping[str, object]) -> set[Hashable]:

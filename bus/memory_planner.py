@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Mapping, Sequence
 
 from bus.errors import ViolationError
 from bus.memory_batch import RUNS_DESK, Life, MemoryBatch
@@ -30,7 +29,7 @@ class PlannerSteps(MemorySteps):
 
     async def create(self, spec: BatchSpec) -> Decision:
         """Declare a batch: `commit`, `duplicate` for the same declaration, `reject batch_mismatch` for another."""
-        declared = json.dumps(asdict(spec) | {"suite_path": ""}, sort_keys=True)
+        declared = json.dumps(spec.as_fields() | {"suite_path": ""}, sort_keys=True)
         incarnation = self._runtime.token()
         there = self._world.batches.get(spec.batch)
         if there is None:
@@ -180,11 +179,20 @@ class PlannerSteps(MemorySteps):
         return [lease for lease, known in places.leases.items() if known.expired_ms is not None and not known.gone]
 
     async def sweep(
-        self, batch: BatchId, limit: int, desk: str = RUNS_DESK, figures: Mapping[str, int] | None = None
+        self,
+        batch: BatchId,
+        limit: int,
+        desk: str = RUNS_DESK,
+        figures: Mapping[str, int] | None = None,
+        asked: Collection[str] | None = None,
     ) -> Decision:
         """Give back a desk's places whose lease expired and was never released. Answer: freed."""
         places, told = self._of(batch).desks[desk], figures or {}
-        expired = sorted(self._expired(batch, desk), key=lambda lease: lease not in told)
+        later = (
+            set() if asked is None else {call.desk_lease for call in await self.expired_calls(batch, desk)} - {*asked}
+        )
+        expired = [lease for lease in self._expired(batch, desk) if lease not in later]
+        expired = sorted(expired, key=lambda lease: lease not in told)
         if not expired:
             return Decision(BusVerb.COMMIT, None, "run.sweep", {"freed": 0})
         expired = expired[: min(limit, _SWEPT_AT_ONCE)]

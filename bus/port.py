@@ -11,7 +11,7 @@ same command again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from bus.port_calls import CallSteps, Chunk, ModelCall, ModelReply
@@ -167,9 +167,17 @@ class Bus(CallSteps, ToolSteps, Protocol):
         """Emit a run's message anew when its group no longer knows the one that its row names."""
 
     async def sweep(
-        self, batch: BatchId, limit: int, desk: str = "runs", figures: Mapping[str, int] | None = None
+        self,
+        batch: BatchId,
+        limit: int,
+        desk: str = "runs",
+        figures: Mapping[str, int] | None = None,
+        asked: Collection[str] | None = None,
     ) -> Decision:
         """Give back a desk's places whose lease expired and was never released. Answer: freed.
+
+        `asked`: the leases of which the endpoint was asked; one that expired since waits for the next sweep, or it
+        would be charged as if nobody could tell. None: there is nobody to ask.
 
         A model call that is swept is settled too: at the endpoint's last word where `figures` has it for its lease, and
         then at once; else after the reclaim time, at the larger of what was billed and what was reserved, since nobody

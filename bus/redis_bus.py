@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -373,9 +373,9 @@ class RedisBus(CallSteps, ToolSteps):
 
         `reject pruned`: there was a batch of that name; the answer's `tombstone` says where its archive is.
         """
-        text = json.dumps(asdict(spec), sort_keys=True, ensure_ascii=False)
+        text = json.dumps(spec.as_fields(), sort_keys=True, ensure_ascii=False)
         # Where a copy of the suite lies is not part of what a batch is.
-        declared = json.dumps(asdict(spec) | {"suite_path": ""}, sort_keys=True)
+        declared = json.dumps(spec.as_fields() | {"suite_path": ""}, sort_keys=True)
         limits: dict[str, Any] = {name: value for name, value in spec.limits.items() if name in LIMITS}
         return await self._step(
             "create",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from bus import keys
 from bus.chain import next_head
@@ -133,12 +133,21 @@ class CallSteps(Steps):
         return found
 
     async def sweep(
-        self, batch: BatchId, limit: int, desk: str = RUNS_DESK, figures: Mapping[str, int] | None = None
+        self,
+        batch: BatchId,
+        limit: int,
+        desk: str = RUNS_DESK,
+        figures: Mapping[str, int] | None = None,
+        asked: Collection[str] | None = None,
     ) -> Decision:
         """Give back places whose lease expired and was not released; settle the calls that had them. Answer: freed."""
         known = figures or {}
         # Those with a figure first: they need not wait.
-        places = sorted(await self._expired(batch, desk), key=lambda place: place[0] not in known)
+        later = (
+            set() if asked is None else {call.desk_lease for call in await self.expired_calls(batch, desk)} - {*asked}
+        )
+        expired = [place for place in await self._expired(batch, desk) if place[0] not in later]
+        places = sorted(expired, key=lambda place: place[0] not in known)
         items: list[str] = []
         rows: list[str] = []
         for lease, step in places[: min(limit, _SWEEP_AT_ONCE)]:

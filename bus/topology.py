@@ -123,7 +123,7 @@ class ShardDoor:
 class _Said:
     """One server's view: CLUSTER INFO and CLUSTER SLOTS."""
 
-    state: bytes
+    state: Reply
     slots: Reply
 
 
@@ -133,14 +133,17 @@ async def _asked(address: Address) -> _Said:
         replies = await wire.calls([("CLUSTER", "INFO"), ("CLUSTER", "SLOTS")])
     finally:
         wire.close()
+    found: list[Reply] = []
     for said in replies:
-        if isinstance(said, ReplyError):
+        if not isinstance(said, ReplyError):
+            found.append(said)
+        else:
             if "cluster support disabled" in str(said):
                 raise ServerUnfit("it is no server of a cluster (write redis://HOST:PORT for a single one)") from said
             if said.code == "NOPERM":
                 raise ServerUnfit(f"this user has too few rights: {said} (ACL SETUSER … +cluster|info +cluster|slots)")
             raise said
-    return _Said(*replies)
+    return _Said(*found)
 
 
 def _place(node: Reply, asked: str) -> tuple[str, int]:

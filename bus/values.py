@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from bus.types import BatchId, Digest, EntryId, Gen, LeaseId, Plane, RunId
 
@@ -24,6 +25,7 @@ __all__ = [
     "Group",
     "Held",
     "Judgement",
+    "Part",
     "Ref",
     "RunRow",
     "RunState",
@@ -78,6 +80,20 @@ class RunState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Of which whole a batch is a part: see `bus.partitions`."""
+
+    number: int
+    """From 1 …"""
+    of: int
+    """… to this."""
+    intended: int
+    """Runs of the whole."""
+    quorum: int
+    """The whole's."""
+
+
+@dataclass(frozen=True, slots=True)
 class BatchSpec:
     """What a batch declares when it is created; it never changes afterwards."""
 
@@ -104,6 +120,15 @@ class BatchSpec:
     """Patterns of what is left out of a sealed workspace: a part of its tree's hash, whoever computes it."""
     source: str = ""
     """The closed batch whose sealed runs are scored anew here; then nothing is admitted, and no solver runs."""
+    part: Part | None = None
+    """For a part of a partitioned batch: of what."""
+
+    def as_fields(self) -> dict[str, Any]:
+        """For JSON. `part` is left out where there is none, as in all batches of older releases."""
+        fields = asdict(self)
+        if self.part is None:
+            del fields["part"]
+        return fields
 
     @classmethod
     def from_json(cls, text: str | bytes) -> BatchSpec:
@@ -111,6 +136,8 @@ class BatchSpec:
         fields = json.loads(text)
         for name in ("bins", "tree_ignore"):
             fields[name] = tuple(fields.get(name, ()))
+        if fields.get("part") is not None:
+            fields["part"] = Part(**fields["part"])
         return cls(**fields)
 
 

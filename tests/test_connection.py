@@ -230,10 +230,10 @@ async def test_a_server_that_waits_for_replicas_is_refused() -> None:
         assert "too few replicas" in await refusal(server.target)
 
 
-async def test_a_cluster_is_refused_honestly() -> None:
-    """This release does not support it."""
+async def test_one_server_of_a_cluster_is_refused_with_the_url_that_is_meant() -> None:
+    """It answers for its own slots only."""
     with running(settings={"cluster-enabled": "yes", "cluster-port": str(free_port())}, tcp=True) as server:
-        assert "it is a cluster" in await refusal(server.target)
+        assert "it is one of a cluster (write redis+cluster://HOST:PORT)" in await refusal(server.target)
 
 
 async def test_a_missing_or_wrong_password_is_refused() -> None:

@@ -371,3 +371,12 @@ async def test_a_picture_is_written_to_a_file_of_a_known_kind_only(batch: Batch,
         assert (tmp_path / name).read_text().startswith(begins)
     result = CliRunner().invoke(app, ["explain", str(file), "c0#1", "-o", str(tmp_path / "a.gif")])
     assert (result.exit_code, (tmp_path / "a.gif").exists()) == (2, False)
+
+
+async def test_a_picture_does_not_take_the_place_of_the_history(batch: Batch, tmp_path: Path) -> None:
+    """A history is told by what is in it, so it may have a picture's name; and it may be the only copy."""
+    file = (await exported(batch, tmp_path / "b.jsonl")).rename(tmp_path / "b.html")
+    before = file.read_bytes()
+    result = CliRunner().invoke(app, ["explain", str(file), "c0#1", "-o", str(file)])
+    assert (result.exit_code, file.read_bytes() == before) == (2, True), result.output
+    assert "is the history that this would be made from" in result.stderr

@@ -51,13 +51,13 @@ def test_a_rate_below_the_rule_fails_and_says_by_what() -> None:
     """The word, the exit code and the reason agree."""
     verdict = judged(Batch(passed=7), min_pass_rate=0.8)
     assert (verdict.word, verdict.passed, verdict.exit_code) == (GateWord.FAILED, False, 1)
-    assert verdict.why == ("pass_rate is 0.7, below 0.8",)
+    assert verdict.why == ("pass_rate is 0.7000, below 0.8",)
 
 
 def test_each_rule_that_is_missed_is_named() -> None:
     """Mending the first must not be a surprise by the second."""
     verdict = judged(Batch(passed=7, hole_count=3), min_pass_rate=0.8, max_holes=0)
-    assert verdict.why == ("pass_rate is 0.7, below 0.8", "holes are 3, above 0")
+    assert verdict.why == ("pass_rate is 0.7000, below 0.8", "holes are 3, above 0")
 
 
 def test_holes_fail_a_gate_however_good_the_rate() -> None:
@@ -66,9 +66,17 @@ def test_holes_fail_a_gate_however_good_the_rate() -> None:
 
 
 def test_a_near_miss_is_not_rounded_into_the_rule() -> None:
-    """59,999 of 100,000 rounds to 0.6000, and is below 0.6: the reason must not read "0.6, below 0.6"."""
+    """59,999 of 100,000 rounds to 0.6000, and is below 0.6: the reason must not read "0.6000, below 0.6"."""
     verdict = judged(Batch(passed=59_999, accepted=100_000), min_pass_rate=0.6)
-    assert verdict.why == ("pass_rate is 0.5999, below 0.6",)
+    assert verdict.why == ("pass_rate is 0.59999, below 0.6",)
+
+
+@pytest.mark.parametrize(("passed", "accepted", "rate"), [(57, 100, "0.5700"), (10, 18, "0.5556"), (0, 7, "0.0000")])
+def test_the_reason_has_the_rate_that_stands_beside_it(passed: int, accepted: int, rate: str) -> None:
+    """57 of 100 times 10,000 is a little less than 5,700: cut off, it read 0.5699 under a number of 0.5700."""
+    verdict = judged(Batch(passed=passed, accepted=accepted), min_pass_rate=0.9)
+    assert f"{passed / accepted:.4f}" == rate
+    assert verdict.why == (f"pass_rate is {rate}, below 0.9",)
 
 
 @settings(deadline=None)  # a busy machine is not a failure

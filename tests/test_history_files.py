@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import sys
 import tracemalloc
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from bus.errors import InputError
+from bus.errors import InputError, ViolationError
 from workers.history_files import LONGEST_LINE, check_target, is_history, reading, writing
 
 CONTENT = b"".join(b'{"number":%d}\n' % number for number in range(400))
@@ -83,6 +84,35 @@ def test_no_byte_of_an_archive_can_be_changed_unseen(archive: Path) -> None:
             said[error.problem[:12]] += 1
     assert said["is damaged: "] > len(whole) * 0.9
     assert said["the same"] < 10
+
+
+def test_damage_that_unpacks_is_told_from_an_edit(tmp_path: Path) -> None:
+    """A reader meets the line that differs long before the checksum, which stands at the end: it is asked then.
+
+    An archive whose checksum holds was packed with that line in it, and the reader's word stands.
+    """
+    lines = [b"%s\n" % hashlib.sha256(b"%d" % number).hexdigest().encode() for number in range(10_000)]
+    file, found = tmp_path / "h.jsonl.zst", Counter[str]()
+
+    def compare() -> None:
+        with reading(file) as content:
+            for number, line in enumerate(lines, start=1):
+                if content.readline(LONGEST_LINE) != line:
+                    found["differs"] += 1
+                    raise ViolationError(f"line {number} differs")
+
+    with writing(file) as out:
+        out.write(b"".join([*lines[:7], b"edited\n", *lines[8:]]))
+    with pytest.raises(ViolationError, match="line 8 differs"):
+        compare()
+    with writing(file) as out:
+        out.write(b"".join(lines))
+    whole = file.read_bytes()
+    for at in range(1_000, len(whole), len(whole) // 20):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+        with pytest.raises(InputError, match=r"h\.jsonl\.zst:\d+: is damaged"):
+            compare()
+    assert found["differs"] > 10  # else no damage has got as far as a reader
 
 
 def test_what_stands_behind_an_archive_is_damage(archive: Path) -> None:

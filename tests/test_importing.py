@@ -52,6 +52,7 @@ from workers.keeping import parse_rule
 from workers.pruning import make_plan, prune
 from workers.replaying import replay_batch
 from workers.runtime import SystemRuntime
+from workers.watching.looking import Watcher
 
 WHOLE = {"limits": ALL | {"budget_epoch": 0}}
 
@@ -296,6 +297,13 @@ async def looked_at(batch: Batch, tmp_path: Path) -> Batch:
     await emptied(batch)
     await imported(batch.bus, lines, tmp_path / "h.jsonl")
     return batch
+
+
+async def test_its_refusals_are_shown_to_who_watches_it(looked_at: Batch) -> None:
+    """Its entries are stored in another form; the tail of them reads as that of any batch."""
+    view = await Watcher(looked_at.bus).view(looked_at.name)
+    assert {refusal.reason for refusal in view.refusals} >= {"stale_gen", "stale_lease", "ended"}
+    assert all(refusal.run for refusal in view.refusals)
 
 
 async def test_no_script_writes_anything_to_an_imported_batch(looked_at: Batch) -> None:

@@ -378,7 +378,7 @@ async def test_an_error_reply_that_will_not_pass_is_raised_at_once(server: Targe
 
 async def test_a_server_that_refuses_us_is_not_asked_again(server: Target) -> None:
     """The password was changed meanwhile: no patience helps."""
-    refusing = Address(path=server.path, username="nobody-of-that-name", password="wrong")  # noqa: S106
+    refusing = Address(path=server.path, username="nobody-of-that-name", password="wrong")
     async with link_to(refusing) as link:
         with pytest.raises(ServerUnfit):
             await soon(link.command("PING"))

@@ -745,6 +745,17 @@ def test_what_is_about_policies_needs_one(kept: Path, option: list[str]) -> None
     assert not Path("x.json").exists()
 
 
+def test_what_is_claimed_does_not_take_the_place_of_the_history(kept: Path, tmp_path: Path) -> None:
+    """It may be the only copy of the proof: neither under its own name nor under another is it written over."""
+    before, link = kept.read_bytes(), tmp_path / "link.json"
+    link.symlink_to(kept)
+    for target in (kept, link):
+        done = replayed(kept, "--policy", "all", "--json", str(target))
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
+        assert f"{target}: is the history that this would be made from (name another file)" in done.stderr
+        assert kept.read_bytes() == before
+
+
 async def test_an_open_batch_has_no_number_to_compare_with(server: Target, tmp_path: Path) -> None:
     """What a dashboard would show is shown as such; that nothing counts yet is said."""
     async with opened(server.address(), runs=2) as batch:

@@ -672,6 +672,14 @@ def test_a_rule_that_cannot_be_read_is_an_error(written: str) -> None:
         parse_rule(written)
 
 
+def test_a_plain_name_that_no_batch_has_is_an_error() -> None:
+    """`--keep relaese-1` would keep nothing; a pattern may well find nothing yet."""
+    batches = [Ended(BatchId("release-1"), DAY)]
+    with pytest.raises(InputError, match="no batch that has ended is called 'relaese-1'"):
+        kept([parse_rule("relaese-1"), parse_rule("last=9")], batches, 2 * DAY)
+    assert kept([parse_rule("nightly-*")], batches, 2 * DAY) == set()
+
+
 def test_what_is_meant_must_be_said() -> None:
     """Neither names nor rules, or both."""
     with pytest.raises(InputError, match="which batches"):

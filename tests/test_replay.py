@@ -379,6 +379,19 @@ async def test_who_makes_the_chain_anew_is_found_where_a_decision_no_longer_foll
         assert (wrong.line, told["id"] in wrong.problem, shown in wrong.problem) == (index + 1, True, True), wrong
 
 
+async def test_a_forger_writes_neither_to_the_terminal_nor_pages_of_text(lines: list[bytes]) -> None:
+    """What is quoted from a file that is not true is shown: a terminal obeys none of it, and it has an end."""
+    index = found(lines, "plane", "write")
+
+    def refused(op: str) -> str:
+        wrong = difference(forged(lines, index, lambda said: said.update(op=op)))
+        assert (wrong.line, len(str(wrong)) < 1_100, str(wrong).isprintable()) == (index + 1, True, True), wrong
+        return wrong.problem
+
+    assert "plane.\ufffd[2J\ufffd2J: this release has no such operation" in refused("\x1b[2J\x9b2J")
+    assert f"plane.{'9' * 100}" in refused("9" * 5_000)
+
+
 async def test_a_decision_that_is_left_out_is_missed_by_those_that_follow_from_it(lines: list[bytes]) -> None:
     """Not where it stood, which nobody can know, but at the first line that needs it."""
     for fence, op in [("transcript", "lease"), ("plane", "admit"), ("histogram", "fence"), ("outbox", "put")]:
@@ -537,13 +550,14 @@ def test_the_memory_that_a_replay_takes_does_not_grow_with_the_lines(tmp_path: P
 async def test_the_command_says_what_was_derived_or_the_first_entry_that_differs(
     lines: list[bytes], tmp_path: Path
 ) -> None:
-    """0 for a history that holds, 5 for one that does not, 2 for half of one; a line each where it is refused."""
+    """0 for a history that holds, 5 for one that does not, 2 for half of one or of a head; a line each if refused."""
     file, head = tmp_path / "h.jsonl", parsed(lines[-1])["head"]
     index = found(lines, "histogram", "abandon")
     runs: list[tuple[list[bytes], list[str], int, str]] = [
         (lines, [], 0, f"snapshot {parsed(lines[-1])['snapshot']['snapshot_id']}"),
         (lines, ["--head", head], 0, f"{len(lines) - 2} entries in one chain, head {head}"),
         (lines, ["--head", "0" * 64], 5, "another history than the one that was meant"),
+        (lines, ["--head", head[:12]], 2, f"--head: '{head[:12]}' is no head of a chain"),
         (forged(lines, index, lambda said: said["args"].update(why="")), [], 5, f"h.jsonl:{index + 1}: entry "),
         (lines[:-1], [], 2, "is truncated: the file ends without its closing line"),
     ]

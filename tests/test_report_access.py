@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from playwright.async_api import Browser, expect
 
 from tests.browser import Visit, browsing, needs_chromium, opened
 from tests.reports import facts, renamed, written
+from workers.reporting.facts import RunFacts
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 
@@ -177,6 +179,28 @@ async def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Browser, tmp
         assert await page.evaluate("document.querySelector('#drawer').scrollWidth") <= 360
         assert await page.evaluate("document.querySelector('#drawer-body').scrollWidth") <= 360
         await expect(page.locator("#drawer-close")).to_be_in_viewport()
+
+
+TABLE = "(document.querySelector('#table').scrollWidth - document.querySelector('#table').parentElement.clientWidth)"
+"""By how much the table of runs is wider than its place, in CSS pixels."""
+
+
+async def test_names_of_any_length_leave_the_table_its_place(browser: Browser, tmp_path: Path) -> None:
+    """At a desk every column is seen without scrolling; on paper, where nothing scrolls, nothing runs off the sheet."""
+    file = written(tmp_path / "long.html", renamed(facts(30), lambda text: text + "w" * 400))
+    plain = written(tmp_path / "plain.html", replace(facts(30), runs=long_cases(facts(30).runs)))
+    async with opened(browser, plain, width=1280) as visit:
+        assert await visit.page.evaluate(TABLE) <= 0
+    for each in (file, plain):
+        async with opened(browser, each, width=718) as visit:  # A4, without its margins
+            await visit.page.emulate_media(media="print")
+            assert await visit.page.evaluate("document.documentElement.scrollWidth") == 718
+            assert await visit.page.evaluate(TABLE) <= 0
+
+
+def long_cases(runs: tuple[RunFacts, ...]) -> tuple[RunFacts, ...]:
+    """The same, but that their cases' names are long."""
+    return tuple(replace(run, run=f"{'w' * 180}{run.run}") for run in runs)
 
 
 async def test_who_asks_for_less_motion_gets_none(browser: Browser, closed: Path) -> None:

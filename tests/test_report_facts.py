@@ -51,6 +51,7 @@ from workers.explaining.entries import Picker
 from workers.explaining.reading import read_file
 from workers.explaining.why import explained
 from workers.job import fetch_outcome
+from workers.reporting.command import write_report
 from workers.reporting.details import events_of
 from workers.reporting.facts import MOST_BUCKETS, MOST_SAMPLES, Facts, RunFacts
 from workers.reporting.gather import fetched, gathered
@@ -189,6 +190,19 @@ async def test_what_the_fences_prevented_is_told_when_it_is_asked_for(batch: Bat
         assert (mean.policy, [(point.passed, point.counted) for point in mean.rate]) == ("mutable-mean", [(1, 1)])
     with gathered(lines_file, ()) as report:
         assert report.facts.prevented == ()
+
+
+@pytest.mark.parametrize("way", ["itself", "a link to it"])
+def test_the_page_never_takes_the_place_of_its_history(tmp_path: Path, way: str) -> None:
+    """`report b.jsonl -o b.jsonl`: after a prune that file is the only copy of the proof."""
+    history = tmp_path / "b.jsonl"
+    history.write_text("the proof")
+    page = history if way == "itself" else tmp_path / "page.html"
+    if page != history:
+        page.symlink_to(history)
+    with pytest.raises(InputError, match="is the history that this would be made from"):
+        write_report(str(history), page)
+    assert history.read_text() == "the proof"
 
 
 async def test_a_history_that_was_not_decided_so_gets_no_report(batch: Batch, tmp_path: Path) -> None:

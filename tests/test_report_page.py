@@ -89,6 +89,8 @@ async def test_an_open_batch_has_progress_and_no_pass_rate(browser: Browser, tmp
         outcomes = await visit.page.locator("#outcomes").inner_text()
     assert "%" not in result + outcomes
     assert "Outcomes so far" in outcomes
+    assert "scored" in outcomes
+    assert not {"pass", "fail"} & set(outcomes.split())
 
 
 async def test_a_batch_below_its_quorum_says_so_and_shows_no_number(browser: Browser, tmp_path: Path) -> None:

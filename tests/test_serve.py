@@ -30,7 +30,7 @@ from tests.batches import P1, W2, Batch, FixedDoor
 from tests.browser import browsing, needs_chromium
 from tests.fleet import Stage, eventually
 from tests.servers import RealServer, running
-from tests.waiting import soon
+from tests.waiting import soon, until
 from workers.runtime import SystemRuntime
 from workers.watching.guard import Guard, Keyring, is_loopback
 from workers.watching.looking import Watcher
@@ -359,6 +359,40 @@ async def test_a_stream_sends_what_has_changed_and_to_who_comes_back_only_what_i
 def number(event: Mapping[str, Any]) -> int:
     """Which moment an event is of."""
     return int(str(event["id"]).rpartition("-")[2])
+
+
+async def test_no_more_follow_than_there_is_room_for_also_when_all_come_at_once(
+    server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each finds room before any has begun to read; who is sent away is told when to come back, and then let in."""
+    monkeypatch.setattr("workers.watching.web._FOLLOWERS", 3)
+    async with open_house(server, tmp_path) as house, contextlib.AsyncExitStack() as following:
+
+        async def follow() -> httpx.Response:
+            return await following.enter_async_context(house.client.stream("GET", "/batch/b/events"))
+
+        answers = await soon(asyncio.gather(*(follow() for _ in range(12))))
+        assert sorted(answer.status_code for answer in answers) == [200] * 3 + [503] * 9
+        assert {answer.headers.get("retry-after") for answer in answers} == {None, "30"}
+        await following.aclose()
+        await until(lambda: house.web.streams == 0, "everybody to have left")
+        assert (await follow()).status_code == 200
+
+
+async def test_what_is_no_request_is_refused_and_writes_nothing_on_the_screen(
+    server: Target, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line each would be for whoever reaches the port to fill the terminal with."""
+    async with open_house(server, tmp_path) as house:
+        host, _, port = house.url.removeprefix("http://").partition(":")
+        for said in (b"\x16\x03\x01\x02\x00nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(said)
+            assert (await soon(reader.readline())).startswith(b"HTTP/1.1 400 ")
+            writer.close()
+        upgrade = {"connection": "upgrade", "upgrade": "websocket"}
+        assert (await house.client.get("/", headers=upgrade)).status_code == 200
+    assert [record.message for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
 async def test_nobody_is_asked_when_nobody_looks(server: Target, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from tests.fleet import Stage
 from tests.servers import RealServer, running
 from workers.runtime import SystemRuntime
 from workers.watching.looking import Watcher
-from workers.watching.top import BatchScreen, Help, ListScreen, RunScreen, Top
+from workers.watching.top import BatchScreen, Flow, Help, ListScreen, RunScreen, Top
 
 _PATIENCE = 10.0
 
@@ -218,6 +218,24 @@ async def test_nothing_is_lost_on_a_narrow_terminal(server: Target, width: int) 
         assert side.region.right <= width
 
 
+@pytest.mark.parametrize("width", [34, 50, 80, 120])
+async def test_no_figure_is_parted_from_its_name_at_the_end_of_a_line(server: Target, width: int) -> None:
+    """The bar's legend and the facts below it are broken between two of them, and are as high as they need be."""
+    async with seated(server, begin_with_it=True, width=width, limits={"budget": 1_000_000}) as seat:
+
+        def seen() -> list[str]:
+            drawn = [seat.app.screen.query_one(name, Flow) for name in ("#legend", "#facts")]
+            lines = [each.render_line(number).text for each in drawn for number in range(each.size.height)]
+            return [item for line in lines for item in line.rstrip().split("   ")]
+
+        items = [
+            "█ 0 scored", "▚ 0 holes", "▓ 0 being scored", "▒ 0 sealed, wait for a scorer", "░ 0 running",
+            "· 3 wait for a worker", "□ 0 not admitted yet", "runs/min -", "in flight 3 of 64", "workers 0",
+            "scorers 0", "quorum 1", "tokens 0 of 1,000,000", "durable 0", "reserved 0",
+        ]  # fmt: skip
+        await seat.until(lambda: seen() == items, "every item in one piece")
+
+
 def test_in_a_real_terminal_it_draws_and_leaves_the_terminal_as_it_was(valkey: RealServer) -> None:
     """A pseudo-terminal, the real command, `q`: the alternate screen is left, and the exit code is 0."""
     with valkey.client() as client:
@@ -255,6 +273,23 @@ def read_until(terminal: int, words: bytes) -> bytes:
                 break
     assert words in seen, seen[-2000:]
     return seen
+
+
+def test_with_its_drawing_sent_to_a_file_it_says_so_instead(tmp_path: Path) -> None:
+    """`top 2> errors`: the toolkit draws on standard error, so the terminal would stay dark, and `errors` fill up."""
+    main, other = pty.openpty()
+    try:
+        with (tmp_path / "errors").open("w+") as errors:
+            done = subprocess.run(
+                [sys.executable, "-m", "workers.cli", "top"], stdin=other, stdout=other, stderr=errors, check=False,
+                env=os.environ | {"TERM": "xterm-256color"}, start_new_session=True, timeout=60,
+            )  # fmt: skip
+            errors.seek(0)
+            said = "evalbus: top needs a terminal (elsewhere: evalbus status)\n"
+            assert (done.returncode, errors.read()) == (2, said)
+    finally:
+        os.close(main)
+        os.close(other)
 
 
 @pytest.mark.process

@@ -145,6 +145,29 @@ async def test_the_list_has_open_batches_first_and_leaves_none_out(server: Targe
         assert {str(line.batch): line.ended for line in await watcher.briefs()}["newer"] == 1
 
 
+async def test_a_batch_is_not_shown_with_what_another_of_its_name_came_to(server: Target) -> None:
+    """The server was emptied, or came back without its data, and the batch is run anew while somebody looks on."""
+    async with beside(server, "b", 1) as first:
+        await first.admit()
+        await first.scored()
+        await close(first)
+        watcher = Watcher(first.bus)
+        before = (await watcher.view(first.name)).outcome
+        assert before is not None
+        (listed,) = await watcher.briefs()
+        await first.wire.call("FLUSHALL")
+        async with beside(server, "b", 2) as second:
+            await second.admit()
+            await second.scored()
+            await second.bus.hole((await second.claimed()).ref, "solver_error", "it raised")
+            await close(second)
+            view = await watcher.view(second.name)
+            assert view.outcome is not None
+            assert view.outcome.snapshot_id == view.counters.snapshot_id != before.snapshot_id
+            assert (view.outcome.accepted, view.outcome.hole_count) == (1, 1)
+            assert view.began_ms > listed.began_ms
+
+
 async def test_an_unknown_batch_is_answered_with_the_nearest_names(server: Target) -> None:
     """Before a screen is drawn, or a page begun."""
     async with opened(server.address(), name="nightly") as batch:

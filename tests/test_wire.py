@@ -273,7 +273,7 @@ async def test_a_server_that_answers_slowly_is_not_taken_for_gone() -> None:
 
 async def test_a_wrong_password_makes_the_server_unfit(server: Target) -> None:
     """No retry will make it right: it is the user's to change."""
-    wrong = replace(server.address(), username="nobody-of-that-name", password="wrong")  # noqa: S106
+    wrong = replace(server.address(), username="nobody-of-that-name", password="wrong")
     with pytest.raises(ServerUnfit, match="WRONGPASS"):
         await soon(Wire.open(wrong))
 

@@ -22,10 +22,12 @@ import structlog
 
 from bus.errors import InputError
 from bus.imported.looking import only_for_looking
+from bus.partitions import is_part_of, taken_by
 from bus.port import BatchInfo, BatchSpec, Bus
 from bus.types import BatchId, RunId
 from workers import usercode
 from workers.suite import Suite, load_suite
+from workers.whole import whole_of
 
 __all__ = ["Catalogue", "Served"]
 
@@ -54,7 +56,8 @@ class Served:
         asked_elsewhere = suite.model is not None or info.spec.source
         candidate = info.spec.candidate if asked_elsewhere else suite.candidate
         judge = info.spec.judge if suite.scorer.kind == "model" else suite.judge
-        return cls(info, suite, tuple(suite.run_ids()), candidate, judge)
+        runs = tuple(taken_by(info.spec.part, suite.run_ids()))
+        return cls(info, suite, runs, candidate, judge)
 
     @property
     def batch(self) -> BatchId:
@@ -69,7 +72,8 @@ class Served:
 
 @dataclass(slots=True)
 class Catalogue:
-    """See the module's text. `only`: serve this batch and end with it. `suite`: the copy to serve with.
+    """See the module's text. `only`: serve this batch, or its partitions, and end with it. `suite`: the copy to
+    serve with.
 
     `fetch`: how to get a batch's suite from its bundle; returns the suite file, raises InputError.
     `prepare`: what the role does with a suite before its batch, in a thread; raises InputError when it cannot.
@@ -90,7 +94,7 @@ class Catalogue:
         """The batches to serve now. Raises InputError when what was asked for cannot be served: see above."""
         names = await self.bus.batches()
         if self.only is not None:
-            names = [name for name in names if name == self.only]
+            names = [name for name in names if is_part_of(name, self.only)]
         first, self._looked = not self._looked, True
         refused = await self._meet_all([name for name in names if name not in self._served.keys() | self._refused])
         served = [self._served[name] for name in names if name in self._served]
@@ -114,12 +118,12 @@ class Catalogue:
         """True when the one batch that was asked for has ended."""
         if self.only is None:
             return False
-        info = await self.bus.info(self.only)
-        if info is None:
+        whole = await whole_of(self.bus, self.only)
+        if whole is None:
             raise InputError(f"no batch {self.only!r} on this server")
-        if info.imported:
+        if whole.info.imported:
             raise only_for_looking(self.only)
-        return info.status.ended
+        return whole.has_ended
 
     def of(self, batch: BatchId) -> Served:
         """A batch that is served."""
@@ -140,8 +144,10 @@ class Catalogue:
         info = await self.bus.info(name)
         if info is None:
             return
-        if self.suite is not None and name != self.only and not self._ours(self.suite, info):
+        if self.only is None and self.suite is not None and not self._ours(self.suite, info):
             return  # a batch of another suite is somebody else's
+        if self.only not in (None, name) and info.spec.part is None:
+            return  # it is only called like a partition
         suite = await self._copy(info)
         if suite is None:
             return

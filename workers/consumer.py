@@ -10,8 +10,8 @@ give:   a run that only waits, for room at an endpoint or for its tool calls, go
         somebody held before wants to be alone: that one may be what it waits for, and nobody else will give it up.
 wait:   what cannot be claimed yet stays ours and is renewed, but takes no slot: what it waits for may need that one.
         Meanwhile nothing new is read; it would wait, too.
-rest:   a machine on which one could not be driven (its disk is full, say) takes nothing for a lease time. It would be the
-        quickest of all to fail at the next one, and the one after; another one may fare better.
+rest:   a machine on which one could not be driven (its disk is full, say) takes nothing for a lease time. It would be
+        the quickest of all to fail at the next one, and the one after; another one may fare better.
 fenced: a beat that is refused cancels the task that held the lease. CancelledError is no Exception, so a solver
         does not swallow it by accident; and everything that it still says is refused by the scripts anyway.
 """

@@ -123,6 +123,8 @@ class Suite(Table):
     """Wall time of one run's solver; then it is the hole `solver_timeout`. Waiting for room does not count."""
     budget: Annotated[int, Field(strict=True, ge=1, le=MAX_INT)] | None = None
     """Tokens that the whole batch may spend, prompts and answers; then its runs are the hole `over_budget`."""
+    partitions: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
+    """Batches that the runs and the limits are dealt out among: for a cluster, where one primary carries a batch."""
     resume: Literal["fresh", "prefix"] | None = None
     """How a run goes on after its worker died: `prefix` answers it from what was written until then, `fresh` starts a
     new conversation. When left out: fresh where it wrote to its workspace, which nobody restores, else prefix."""

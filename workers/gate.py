@@ -132,8 +132,16 @@ def judge_gate(outcome: Judged, rules: GateRules) -> GateVerdict:
         return GateVerdict(GateWord.NOT_SET, rule)
     missed = []
     if rules.min_pass_rate is not None and rate < rules.min_pass_rate:
-        # Rounded down: 0.59996 must not be shown as "0.6000, below 0.6".
-        missed.append(f"pass_rate is {math.floor(rate * 10_000) / 10_000}, below {rules.min_pass_rate}")
+        missed.append(f"pass_rate is {_short_of(rate, rules.min_pass_rate)}, below {rules.min_pass_rate}")
     if rules.max_holes is not None and outcome.hole_count > rules.max_holes:
         missed.append(f"holes are {outcome.hole_count}, above {rules.max_holes}")
     return GateVerdict(GateWord.FAILED if missed else GateWord.PASSED, rule, tuple(missed))
+
+
+def _short_of(rate: float, asked: float) -> str:
+    """A rate as it is shown everywhere else, with as many more digits as tell it from what it misses.
+
+    0.59999 must not be shown as "0.6000, below 0.6"; nor 57 of 100, cut off behind the error of its product, as 0.5699.
+    """
+    shown = (f"{rate:.{digits}f}" for digits in range(4, 17))
+    return next((text for text in shown if float(text) < asked), repr(rate))

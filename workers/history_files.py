@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from bus.errors import InputError
+from bus.errors import InputError, ViolationError
 from workers.files import check_writable, writing_whole
 
 if TYPE_CHECKING:
     import zstandard
     from _typeshed import WriteableBuffer
 
-__all__ = ["LONGEST_LINE", "check_target", "is_history", "name_of", "reading", "writing"]
+__all__ = ["LONGEST_LINE", "check_other", "check_target", "is_history", "name_of", "reading", "writing"]
 
 LONGEST_LINE = 64 << 20
 """Bytes of one line: far above what one entry can hold. Whoever reads with `readline` gives it as the limit."""
@@ -52,13 +52,20 @@ def reading(file: str | Path) -> Iterator[BinaryIO]:
     """The lines of a history. Raises InputError when it cannot be read, also within the block.
 
     A plain file that was cut off ends early: whoever reads the lines sees that the last one is missing. An archive that
-    was cut off or damaged is an InputError behind the last line that could be unpacked, and names the next one.
+    was cut off or damaged is an InputError behind the last line that could be unpacked, and names the next one. Damage
+    that unpacks, to something else, is one in place of the ViolationError that the block finds there.
     """
     name = name_of(file)
     try:
         with _opened(file) as raw:
             if raw.peek(len(_FRAME))[: len(_FRAME)] == _FRAME:
-                yield cast(BinaryIO, io.BufferedReader(_Unpacked(raw, name), _BLOCK))
+                unpacked = _Unpacked(raw, name)
+                lines = io.BufferedReader(unpacked, _BLOCK)  # closes `unpacked` when nobody has it any more
+                try:
+                    yield cast(BinaryIO, lines)
+                except ViolationError:
+                    unpacked.check_rest()
+                    raise
             else:
                 yield cast(BinaryIO, raw)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in its name
@@ -95,6 +102,11 @@ class _Unpacked(io.RawIOBase):
         self._ready = self._ready[count:]
         return count
 
+    def check_rest(self) -> None:
+        """Read to the end, where the checksum stands. Raises InputError when the content is not what was packed."""
+        while self.read(_BLOCK):
+            pass
+
     def _unpack(self) -> bytes:
         """What the piece at hand holds. An archive may have several frames: `cat a.zst b.zst` makes one."""
         import zstandard  # noqa: PLC0415
@@ -111,6 +123,14 @@ class _Unpacked(io.RawIOBase):
 
     def _unusable(self, problem: str) -> InputError:
         return InputError(problem, file=self._name, line=self._lines + 1, remedy="export it again")
+
+
+def check_other(history: str, output: Path) -> None:
+    """Raise InputError where `output` would take the place of the history it is made from: it may be the only copy."""
+    source = Path("/dev/stdin" if history == _STANDARD else history)
+    with contextlib.suppress(OSError, ValueError):  # one of them is not there: they are two
+        if source.is_file() and output.samefile(source):
+            raise InputError("is the history that this would be made from", file=output, remedy="name another file")
 
 
 def check_target(file: Path) -> None:

@@ -15,7 +15,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,8 +25,8 @@ from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ServerError
 from bus.home import home_directory
 from bus.imported.looking import only_for_looking
+from bus.partitions import part_name, root_of, split
 from bus.port import BatchInfo, BatchSpec, BatchStatus
-from bus.snapshot import Snapshot
 from bus.target import parse_url
 from bus.types import BatchId, Durability, Plane
 from workers import nursery
@@ -46,6 +46,7 @@ from workers.strays import Strays
 from workers.suite import Suite, load_suite
 from workers.tools.tables import tool_limits
 from workers.trees import ignored
+from workers.whole import Whole, closing_of, counters_of, whole_of
 
 __all__ = ["JobOptions", "batch_name", "fetch_outcome", "info_of", "log_directory", "run_job"]
 
@@ -159,20 +160,29 @@ def _limits_of_scoring(suite: Suite) -> dict[str, int | str]:
 
 async def fetch_outcome(bus: ServerBus, batch: BatchId) -> Outcome:
     """What a batch is now; for an ended one the snapshot is computed again from the rows."""
-    info = await info_of(bus, batch)
-    counters = await bus.counters(batch)
+    whole = await whole_of(bus, batch)
+    if whole is None:
+        raise InputError(await _no_such_batch(bus, batch))
+    counters = await counters_of(bus, whole)
     if not counters.status.ended:
-        return Outcome.of(info, counters, None)
-    await (await bus.of(batch)).confirm()  # or a number is quoted that the server may yet forget
-    rows = await bus.rows(batch, await bus.run_ids(batch))
-    details = {row.run: row.detail for row in rows if row.detail}
-    return Outcome.of(info, counters, Snapshot.from_rows(rows, info.spec), details)
+        return Outcome.of(whole.info, counters, None)
+    if not whole.has_ended:  # it has since
+        return await fetch_outcome(bus, batch)
+    closing = await closing_of(bus, whole)
+    return Outcome.of(whole.info, closing.counters, closing.snapshot, closing.details)
 
 
 async def info_of(bus: ServerBus, batch: BatchId) -> BatchInfo:
-    """What a batch declared. Raises InputError, with the nearest names, when there is none of that name."""
+    """What a batch declared. Raises InputError, with the nearest names, when there is none of that name.
+
+    Also for one that is kept in partitions: each of those has a history of its own.
+    """
     info = await bus.info(batch)
     if info is None:
+        whole = await whole_of(bus, batch)
+        if whole is not None:
+            first, last = part_name(batch, 1), part_name(batch, whole.of)
+            raise InputError(f"batch {batch!r} is kept in {whole.of} partitions", remedy=f"name one: {first} to {last}")
         raise InputError(await _no_such_batch(bus, batch))
     return info
 
@@ -204,6 +214,8 @@ def run_job(options: JobOptions) -> Outcome:
     _check_environment(suite, asks=options.workers != 0, judges=options.scorers != 0)
     if options.json_file is not None:
         _check_outside(suite, options.json_file)
+    if options.source is None:
+        _declarations(suite, name or BatchId(suite.name), options.plane)
     return asyncio.run(_run(options, suite, name, key))
 
 
@@ -257,7 +269,8 @@ async def _run(options: JobOptions, suite: Suite, name: BatchId | None, key: Bun
 
 
 async def _fresh_name(bus: ServerBus, suite: Suite, source: BatchId | None) -> BatchId:
-    taken = await bus.all_batches()
+    known = await bus.all_batches()
+    taken = {*known, *(root_of(name) for name in known)}
     if source is not None:
         return batch_name(next_name(source, taken))
     base = f"{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
@@ -274,23 +287,19 @@ async def _run_batch(
     endpoint: Endpoint,
     key: BundleKey | None,
 ) -> Outcome:
-    info = await bus.info(name)
-    if info is not None and info.imported:
-        raise only_for_looking(name)
-    if info is not None and (info.spec.suite_digest != suite.digest or info.spec.source != (options.source or "")):
-        raise _another(info, suite)
-    if options.source is not None:
-        await bus.put_beside(name, options.source)
-    source = None if options.source is None else await _source(bus, options.source, suite)
-    if info is not None and info.status.ended:
+    whole = await whole_of(bus, name)
+    if whole is not None:
+        _check_ours(whole, suite, options)
+    if options.source is None:
+        specs = _declarations(suite, name, options.plane)
+    else:
+        specs = await _rescorings(bus, options.source, suite, name, options.plane)
+    if whole is not None and whole.has_ended:
         return await fetch_outcome(bus, name)  # not declared again: that would add a line to a closed history
-    if key is not None:
-        await publish(bus, name, suite, key)  # before anybody can find the batch and miss its bundle
-    decision = await bus.create(spec_of(suite, name, source, options.plane))
-    if not decision.applied:
-        info = await bus.info(name)
-        assert info is not None, "what was not created is there"
-        raise _another(info, suite)
+    for spec in specs:
+        await _declare(bus, spec, suite, key)
+    whole = await whole_of(bus, name)
+    assert whole is not None, "what was declared is there"
     strays = Strays()
     nursery.adopt_orphans()  # those of a worker that was killed, too
     fleet = Fleet(log_directory(home, name))
@@ -298,24 +307,69 @@ async def _run_batch(
     warm_up = asyncio.create_task(_warm_up())
     with _on_signals() as told, Progress(f"{suite.name} · {name}") as progress:
         try:
-            await _watch(bus, name, fleet, strays, progress, told)
+            await _watch(bus, whole, fleet, strays, progress, told)
         except ServerError as error:
             raise ServerError(f"{error}; {_resume(options, name)}") from error
         finally:
             warm_up.cancel()
             await fleet.stop()
             strays.kill()
-    if told.is_set() and not (await bus.counters(name)).status.ended:
+    if told.is_set() and not (await counters_of(bus, whole)).status.ended:
         raise Interrupted(f"interrupted; batch {name} is open; {_resume(options, name)}")
     return await fetch_outcome(bus, name)
 
 
-async def _source(bus: ServerBus, source: BatchId, suite: Suite) -> BatchSpec:
-    info = await info_of(bus, source)
-    if info.imported:  # what it sealed is not in its history, but by name
+def _check_ours(whole: Whole, suite: Suite, options: JobOptions) -> None:
+    """Whether what is there under the batch's name is what this command is about. Raises InputError."""
+    info = whole.info
+    if info.imported:
+        raise only_for_looking(info.spec.batch)
+    if info.spec.part is not None:
+        whole_name = root_of(info.spec.batch)
+        raise InputError(f"{info.spec.batch!r} is a partition", remedy=f"go on with the whole: --batch {whole_name}")
+    if info.spec.suite_digest != suite.digest or info.spec.source != (options.source or ""):
+        raise _another(info, suite)
+
+
+def _declarations(suite: Suite, name: BatchId, plane: Plane) -> list[BatchSpec]:
+    """What is declared for a suite: one batch, or its partitions. Raises InputError, also for too many."""
+    places = {f"[tools.{tool}] slots": table.slots for tool, table in suite.tools.items() if table.effects != "none"}
+    try:
+        specs = split(spec_of(suite, name, None, plane), suite.partitions, places)
+    except InputError as error:
+        raise InputError(error.problem, file=suite.source, remedy=error.remedy) from None
+    for spec in specs:
+        batch_name(spec.batch)
+    return specs
+
+
+async def _rescorings(bus: ServerBus, source: BatchId, suite: Suite, name: BatchId, plane: Plane) -> list[BatchSpec]:
+    """What is declared to score a batch anew: one batch beside it, or one beside each of its partitions."""
+    whole = await whole_of(bus, source)
+    if whole is None:
+        raise InputError(await _no_such_batch(bus, source))
+    if whole.info.imported:  # what it sealed is not in its history, but by name
         raise only_for_looking(source)
-    check_source(info, await bus.run_ids(source), suite)
-    return info.spec
+    status = whole.info.status
+    ids = [run for batch in whole.batches for run in await bus.run_ids(batch)] if whole.has_ended else []
+    check_source(replace(whole.info, status=status if whole.has_ended else BatchStatus.OPEN), ids, suite)
+    if whole.info.spec.part is not None:
+        raise InputError(f"{source!r} is a partition", remedy=f"score the whole anew: {root_of(source)}")
+    specs = split(spec_of(suite, name, whole.info.spec, plane), whole.of)
+    for spec in specs:
+        await bus.put_beside(spec.batch, BatchId(spec.source))
+    return specs
+
+
+async def _declare(bus: ServerBus, spec: BatchSpec, suite: Suite, key: BundleKey | None) -> None:
+    """Declare one batch, or find it declared. Raises InputError for another of its name."""
+    if key is not None:
+        await publish(bus, spec.batch, suite, key)  # before anybody can find the batch and miss its bundle
+    decision = await bus.create(spec)
+    if not decision.applied:
+        info = await bus.info(spec.batch)
+        assert info is not None, "what was not created is there"
+        raise _another(info, suite)
 
 
 def _another(info: BatchInfo, suite: Suite) -> InputError:
@@ -396,14 +450,14 @@ def _cores() -> int:
 
 
 async def _watch(
-    bus: ServerBus, name: BatchId, fleet: Fleet, strays: Strays, progress: Progress, told: asyncio.Event
+    bus: ServerBus, whole: Whole, fleet: Fleet, strays: Strays, progress: Progress, told: asyncio.Event
 ) -> None:
     """Show the batch until it has ended, the user stops it, or a process says that it cannot go on."""
     loop = asyncio.get_running_loop()
     failed = asyncio.create_task(fleet.failed())
     try:
         while not told.is_set():
-            counters = await bus.counters(name)
+            counters = await counters_of(bus, whole)
             strays.reap(fleet.pids)
             progress.update(counters, fleet.alive(Role.WORKER), fleet.alive(Role.SCORER), loop.time())
             while fleet.restarts:

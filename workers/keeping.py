@@ -24,6 +24,7 @@ __all__ = ["Ended", "Rule", "kept", "parse_rule"]
 
 _AGE = re.compile(r"\d+(\.\d+)?\s*[A-Za-z]+", re.ASCII)
 _LAST = re.compile(r"last\s*=\s*(\d{1,9})", re.ASCII)
+_WILD = re.compile(r"[*?\[]")
 _PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 
 
@@ -64,7 +65,12 @@ class _Called:
     pattern: str
 
     def keeps(self, ended: Sequence[Ended], now_ms: int) -> set[BatchId]:
-        return {one.name for one in ended if fnmatch.fnmatchcase(one.name, self.pattern)}
+        found = {one.name for one in ended if fnmatch.fnmatchcase(one.name, self.pattern)}
+        if not found and not _WILD.search(self.pattern):
+            raise InputError(
+                f"--keep: no batch that has ended is called {self.pattern!r}", remedy="a pattern of names: 'release-*'"
+            )
+        return found
 
 
 def parse_rule(written: str) -> Rule:
@@ -85,5 +91,8 @@ def parse_rule(written: str) -> Rule:
 
 
 def kept(rules: Sequence[Rule], ended: Sequence[Ended], now_ms: int) -> set[BatchId]:
-    """The batches that at least one of the rules keeps."""
+    """The batches that at least one of the rules keeps.
+
+    Raises InputError for a plain name that none of them has: it would keep nothing, and was meant to.
+    """
     return set[BatchId]().union(*(rule.keeps(ended, now_ms) for rule in rules))

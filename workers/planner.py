@@ -144,20 +144,24 @@ class Planner:
         for desk in _desks(served.info.spec):
             freed = _SWEPT_AT_ONCE
             while freed == _SWEPT_AT_ONCE:
-                figures = await self._figures(served, desk)
-                decision = await self._bus.sweep(served.batch, _SWEPT_AT_ONCE, desk, figures)
+                told = await self._asked(served, desk)
+                asked = None if told is None else list(told)
+                figures = {lease: figure for lease, figure in (told or {}).items() if figure is not None}
+                decision = await self._bus.sweep(served.batch, _SWEPT_AT_ONCE, desk, figures, asked)
                 freed = int(decision.answer.get("freed", 0))
 
-    async def _figures(self, served: Served, desk: str) -> dict[str, int]:
-        """What the endpoint of a desk says that its abandoned requests cost, by their places."""
+    async def _asked(self, served: Served, desk: str) -> dict[str, int | None] | None:
+        """What the endpoint of a desk says that its abandoned requests cost, by their places; None: nobody to ask."""
         url = _billing_url(served.suite, desk)
-        calls = await self._bus.expired_calls(served.batch, desk) if url is not None else []
-        if url is None or not calls:
+        if url is None:
+            return None
+        calls = await self._bus.expired_calls(served.batch, desk)
+        if not calls:
             return {}
         async with open_client() as client:
             asked = calls[:_SWEPT_AT_ONCE]
             told = await asyncio.gather(*(figure_of(client, url, call.request_id) for call in asked))
-        return {call.desk_lease: figure for call, figure in zip(asked, told, strict=True) if figure is not None}
+        return {call.desk_lease: figure for call, figure in zip(asked, told, strict=True)}
 
     async def _admit(self, served: Served, counters: Counters, woken: list[Entry]) -> Counters:
         batch, runs, full = served.batch, served.runs, False

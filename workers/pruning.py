@@ -17,7 +17,7 @@ archived again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from bus.types import BatchId, Digest, Plane
 from workers.archiving import archive, directory_of_its_own
 from workers.job import batch_name, info_of
 from workers.keeping import Ended, Rule, kept, parse_rule
+from workers.whole import whole_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,7 +105,7 @@ async def _prune_all(bus: ServerBus, plan: Plan, directory: Path, console: Conso
         for info in plan.batches:
             name = info.spec.batch
             at = await bus.of(name)
-            outside = await _stored_outside(at, name)
+            outside = 0 if info.imported else await _stored_outside(at, name)
             tombstone = await _prune_one(at, info, _place(directory, bus, name))
             if tombstone is None:
                 _say(console, f"{name}: kept, an open batch has begun to score its runs anew")
@@ -164,6 +165,7 @@ async def make_plan(bus: ServerBus, names: Sequence[BatchId], rules: Sequence[Ru
     Of named ones each must be there, have ended, and be no open batch's source.
     """
     tombstones = await bus.tombstones()
+    names = [batch for name in names for batch in await _named(bus, name, tombstones)]
     left = {name: one for name, one in tombstones.items() if not one.cleared or name in names}
     sources = await _sources(bus)
     if names:
@@ -174,6 +176,12 @@ async def make_plan(bus: ServerBus, names: Sequence[BatchId], rules: Sequence[Ru
     oldest_first = sorted(ended, key=lambda one: (one.at_ms, one.name))
     going = [await info_of(bus, one.name) for one in oldest_first if one.name not in stay]
     return Plan(tuple(going), left, tuple(one.name for one in oldest_first if one.name in stay))
+
+
+async def _named(bus: ServerBus, name: BatchId, tombstones: Collection[BatchId]) -> list[BatchId]:
+    """The batch, or all the partitions that there are under its name."""
+    whole = None if name in tombstones else await whole_of(bus, name)
+    return [name] if whole is None else whole.batches
 
 
 async def _may_go(bus: ServerBus, name: BatchId, sources: dict[BatchId, BatchId]) -> BatchInfo:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bus.cluster import ServerBus
+from bus.errors import InputError
 from bus.port import Counters
 from bus.replay.lines import Footer, Header
 from bus.replay.replayed import Replay, Replayed
 from bus.replay.telling import DiffersError, Told
 from bus.types import BatchId
+from workers.brief import brief
 from workers.exporting import exported_lines
 from workers.history_files import LONGEST_LINE, name_of, reading
 from workers.job import info_of
 from workers.ticking import ticking
+from workers.whole import whole_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["replay_batch", "replay_file", "show"]
+__all__ = ["batches_of", "replay_batch", "replay_file", "show"]
 
+_HEAD = re.compile("[0-9a-f]{64}")
+_SHOWN = 80  # characters of one that is none
 _TICK = 20_000  # lines between two looks at the progress
 _Watcher = Callable[[Header | Told | Footer], None]
 
@@ -37,6 +43,7 @@ def replay_file(file: str | Path, head: str | None, watch: _Watcher = _nobody) -
 
     Raises InputError for what is no export, or not all of one; DiffersError at the first line that is not true.
     """
+    _check_head(head)
     replay = Replay(name_of(file))
     with reading(file) as lines, ticking("entries") as tick:
         while raw := lines.readline(LONGEST_LINE):
@@ -47,6 +54,22 @@ def replay_file(file: str | Path, head: str | None, watch: _Watcher = _nobody) -
     return _checked(replay.source, found, head)
 
 
+async def batches_of(bus: ServerBus, name: BatchId, *, alone: bool) -> list[BatchId]:
+    """What there is to replay under a name: a batch, or its partitions.
+
+    `alone`: something was asked for that makes sense for one history only. Raises InputError.
+    """
+    whole = await whole_of(bus, name)
+    if whole is None or not whole.is_partitioned:
+        return [name]
+    if alone:
+        raise InputError(
+            f"batch {name!r} is kept in {whole.of} partitions, and --head and --json are about one history",
+            remedy=f"name one: {whole.batches[0]}",
+        )
+    return whole.batches
+
+
 async def replay_batch(bus: ServerBus, batch: BatchId, head: str | None, watch: _Watcher = _nobody) -> Replayed:
     """Replay a batch as it stands on the server, and compare what it came to with what is counted there.
 
@@ -54,6 +77,7 @@ async def replay_batch(bus: ServerBus, batch: BatchId, head: str | None, watch: 
 
     Raises InputError when there is none of that name; DiffersError.
     """
+    _check_head(head)
     info = await info_of(bus, batch)
     replay = Replay(f"batch {batch}")
     with ticking("entries") as tick:
@@ -85,6 +109,12 @@ def _compare_counters(replay: Replay, found: Replayed, counters: Counters) -> No
             raise DiffersError(replay.source, replay.entries + 2, problem)
 
 
+def _check_head(head: str | None) -> None:
+    """One that was copied in part is a slip, and says nothing of the history. Raises InputError."""
+    if head is not None and not _HEAD.fullmatch(head):
+        raise InputError(f"--head: {brief(head, _SHOWN)!r} is no head of a chain", remedy="64 digits: 0 to 9, a to f")
+
+
 def _checked(source: str, found: Replayed, head: str | None) -> Replayed:
     if head is not None and head != found.head:
         problem = f"it is whole, and another history than the one that was meant: head {found.head}, expected {head}"
@@ -100,7 +130,8 @@ def show(found: Replayed, console: Console) -> None:
     shown = ", ".join(f"{name} {count:,}" for name, count in fences.items())
     console.print(f"{found.entries:,} entries in one chain, head {found.head}", markup=False, soft_wrap=True)
     console.print(f"{sum(fences.values()):,} decisions derived again: {shown}", markup=False, soft_wrap=True)
-    console.print(f"{steps:,} entries of steps themselves, read but not derived", markup=False, soft_wrap=True)
+    many = "1 entry of a step itself" if steps == 1 else f"{steps:,} entries of steps themselves"
+    console.print(f"{many}, read but not derived", markup=False, soft_wrap=True)
     bins = ", ".join(f"{name} {count:,}" for name, count in found.bins.items())
     console.print(f"runs: {bins}, holes {len(found.holes):,}", markup=False, soft_wrap=True)
     if found.spent:

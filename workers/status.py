@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bus.cluster import ServerBus
+from bus.errors import InputError
+from bus.partitions import root_of
 from bus.port import BatchStatus, Counters, IntentState, RunRow, RunState
 from bus.server import ServerStatus
 from bus.types import BatchId
 from workers.job import batch_name, fetch_outcome
 from workers.outcome import render
+from workers.whole import Whole, counters_of, whole_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,12 +32,14 @@ _DOUBTS = {
 
 async def show_all(bus: ServerBus, console: Console) -> None:
     """A line a batch, in columns; never cut, so that a name can be copied. Pruned ones are shown when asked for."""
+    known = {name: at for name, at in (await bus.all_batches()).items() if at is not BatchStatus.PRUNED}
     titles = ["batch", "state", "runs", "admitted", "running", "sealed", "scored", "holes", "refused"]
     lines = [titles]
-    for name, at in sorted((await bus.all_batches()).items()):
-        if at is BatchStatus.PRUNED:
+    for name in sorted({name if root_of(name) in known else await _shown_as(bus, name) for name in known}):
+        whole = await whole_of(bus, name)
+        if whole is None:  # pruned meanwhile
             continue
-        counts = await bus.counters(name)
+        counts = await counters_of(bus, whole)
         numbers = (
             counts.intended, counts.admitted, counts.running, counts.sealed + counts.scoring, counts.scored,
             counts.holes, sum(counts.refusals.values()),
@@ -57,9 +62,14 @@ async def show_one(bus: ServerBus, batch: str, console: Console) -> None:
     name = batch_name(batch)
     outcome = await fetch_outcome(bus, name)
     render(outcome, console)
-    counts = await bus.counters(name)
-    for line in await _effects(bus, name, counts):
-        console.print(line, soft_wrap=True, markup=False)
+    whole = await whole_of(bus, name)
+    assert whole is not None, "it was there"
+    counts = await counters_of(bus, whole)
+    if whole.is_partitioned:
+        _show_parts(whole, console)
+    for part in whole.batches:
+        for line in await _effects(bus, part, await bus.counters(part)):
+            console.print(line, soft_wrap=True, markup=False)
     if outcome.status.ended:
         return
     progress = (
@@ -67,14 +77,31 @@ async def show_one(bus: ServerBus, batch: str, console: Console) -> None:
         f"{counts.sealed} sealed · {counts.scoring} scoring · {counts.scored} scored · {counts.holes} holes"
     )
     console.print(progress, soft_wrap=True, markup=False)
-    held = [text for row in await bus.rows(name, await bus.run_ids(name)) if (text := _holder(row))]
+    rows = [row for part in whole.batches for row in await bus.rows(part, await bus.run_ids(part))]
+    held = [text for row in rows if (text := _holder(row))]
     for text in held[:_MANY]:
         console.print(text, soft_wrap=True, markup=False)
     if len(held) > _MANY:
         console.print(f"  and {len(held) - _MANY} more", markup=False)
-    parked = await bus.parked(name)
+    parked = [run for part in whole.batches for run in await bus.parked(part)]
     if parked:
         console.print(f"parked     {', '.join(parked[:_MANY])}: another judge answered than was bound", markup=False)
+
+
+async def _shown_as(bus: ServerBus, name: BatchId) -> BatchId:
+    """A partition is not shown by itself, but as what it is one of; unless others of that were pruned."""
+    try:
+        whole = await whole_of(bus, root_of(name))
+    except InputError:
+        return name
+    return name if whole is None or name not in whole.batches else root_of(name)
+
+
+def _show_parts(whole: Whole, console: Console) -> None:
+    """Which there are, and how each stands."""
+    found = [f"{one.spec.batch} {one.status}" for one in whole.parts]
+    missing = f" · {whole.of - len(found)} not declared yet" if len(found) < whole.of else ""
+    console.print(f"partitions {' · '.join(found)}{missing}", soft_wrap=True, markup=False)
 
 
 async def _effects(bus: ServerBus, batch: BatchId, counts: Counters) -> list[str]:

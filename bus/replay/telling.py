@@ -12,6 +12,7 @@ from bus.models import Answer
 __all__ = ["DiffersError", "Told", "is_same", "says"]
 
 _LONGEST = 300  # characters of either side in a message
+_LONGEST_PROBLEM = 1_000  # characters of all of it: two sides and the names around them
 
 
 class Told(NamedTuple):
@@ -53,8 +54,14 @@ class DiffersError(ViolationError):
 
     def __init__(self, source: str, line: int, problem: str) -> None:
         """`source`: the file, or the batch."""
-        self.line, self.problem = line, problem
-        super().__init__(" ".join(f"{source}:{line}: {problem}".split()))
+        self.line, self.problem = line, _shown(problem)
+        super().__init__(f"{' '.join(source.split())}:{line}: {self.problem}")
+
+
+def _shown(problem: str) -> str:
+    """It quotes what somebody wrote into the file: no more than can be read, and nothing that a terminal would obey."""
+    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in " ".join(problem.split()))
+    return shown if len(shown) <= _LONGEST_PROBLEM else shown[:_LONGEST_PROBLEM] + "…"
 
 
 def says(verb: str, reason: str | None, answer: Mapping[str, object]) -> str:

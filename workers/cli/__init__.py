@@ -63,6 +63,7 @@ for command in (
     checks.conform,
     checks.verify,
     checks.chaos,
+    checks.simulate,
     checks.bench,
     checks.lab,
 ):

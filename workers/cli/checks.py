@@ -9,7 +9,7 @@ import typer
 
 from bus.types import Plane
 from workers.cli.common import console, finish, guard, quiet_logs, seconds, with_endpoint
-from workers.cli.options import HomeOption, JsonFile, Url
+from workers.cli.options import HomeOption, JsonFile, PlaneOption, Url
 
 if TYPE_CHECKING:
     from bus.conform import Conformance
@@ -58,7 +58,7 @@ def conform(
     async def play(endpoint: Endpoint) -> Conformance:
         return await conform_on_server(vectors, endpoint, SystemRuntime(), print)
 
-    if not with_endpoint(play, url, home).ok:
+    if not with_endpoint(play, url, home, single=True).ok:
         raise typer.Exit(5)
 
 
@@ -81,7 +81,7 @@ def verify(
     async def play(endpoint: Endpoint) -> Verification:
         return await verify_fences(names, endpoint, seed, json_file)
 
-    found = with_endpoint(play, url, home)
+    found = with_endpoint(play, url, home, single=True)
     guard(lambda: show(found, console()))
     if not found.ok:
         raise typer.Exit(5)
@@ -99,6 +99,7 @@ def chaos(
     json_file: JsonFile = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 3,
     scorers: Annotated[int, typer.Option(min=1, help="Scorer processes.")] = 2,
+    plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
 ) -> None:
     """Run a suite while processes, server, network and endpoint fail, then check all that it left.
@@ -108,7 +109,7 @@ def chaos(
     from workers.chaos.command import ChaosOptions, run_chaos  # noqa: PLC0415
 
     quiet_logs()
-    options = ChaosOptions(suite, seed, faults, minutes, workers, scorers, home, json_file)
+    options = ChaosOptions(suite, seed, faults, minutes, workers, scorers, home, json_file, plane)
     guard(lambda: run_chaos(options, console()))
 
 
@@ -167,3 +168,59 @@ def lab(
         )
 
     guard(start)
+
+
+def simulate(
+    suite: Annotated[Path | None, typer.Argument(help="Suite directory or file; default: suites of our own.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="How many schedules are drawn.")] = 1,
+    faults: Annotated[
+        str | None, typer.Option(help='Kinds of faults, "crash-,lost,model-cut"; default: all. "" is none.')
+    ] = None,
+    schedule: Annotated[Path | None, typer.Option(help="Repeat the schedule of this file.")] = None,
+    found: Annotated[
+        Path | None, typer.Option(help="Where the schedule of a violation is written; default: violation-SEED.json")
+    ] = None,
+    cases: Annotated[int | None, typer.Option(min=1, help="Cases of the suite, at most; default: 6.")] = None,
+    json_file: JsonFile = None,
+    fleet: Annotated[int | None, typer.Option(min=1, help="Forecast a fleet of so many workers instead.")] = None,
+    slots: Annotated[int, typer.Option(min=1, help="fleet: runs that a worker drives at a time.")] = 8,
+    runs: Annotated[int, typer.Option(min=1, help="fleet: runs of the batch.")] = 1_000,
+    calls: Annotated[int, typer.Option(min=1, help="fleet: model calls of a run.")] = 4,
+    call_time: Annotated[str, typer.Option(help="fleet: the median time of a call.")] = "10s",
+    spread: Annotated[float, typer.Option(min=0, help="fleet: sigma of the lognormal call times.")] = 0.6,
+    tokens: Annotated[int, typer.Option(min=0, help="fleet: tokens of a call.")] = 1_500,
+    preempt: Annotated[str, typer.Option(help='fleet: how often a worker is taken away, such as "0.5/h".')] = "0/h",
+    lease: Annotated[str, typer.Option(help="fleet: the lease time.")] = "10s",
+    max_deliveries: Annotated[int, typer.Option(min=1, help="fleet: attempts at a run.")] = 5,
+    resume: Annotated[str, typer.Option(help="fleet: prefix or fresh, as in a suite.")] = "prefix",
+    bound: Annotated[int | None, typer.Option(min=1, help="fleet: runs admitted at a time.")] = None,
+    model_slots: Annotated[int | None, typer.Option(min=1, help="fleet: calls at the endpoint at once.")] = None,
+    costs: Annotated[Path | None, typer.Option(help="fleet: a table of measured costs, .toml")] = None,
+) -> None:
+    """Run the roles on a bus in memory in virtual time while things go wrong, or forecast what a fleet would get done.
+
+    evalbus simulate --seed 1 --seeds 1000
+
+    evalbus simulate examples/repair --seeds 200 --faults crash-,lost
+
+    evalbus simulate --fleet 200 --runs 20000 --preempt 0.5/h
+    """
+    from workers.simulating import command  # noqa: PLC0415
+
+    quiet_logs()
+    guard(lambda: command.check_alone(suite, schedule, fleet))
+    if fleet is not None:
+        asked = command.FleetOptions(
+            fleet, slots, runs, calls, call_time, spread, tokens, preempt, lease, max_deliveries, resume, bound,
+            model_slots,
+        )  # fmt: skip
+        guard(lambda: command.forecast(asked, costs, seed, json_file, console()))
+        return
+    if schedule is not None:
+        held = guard(lambda: command.repeat(schedule, json_file, console()))
+    else:
+        options = command.ScheduleOptions(suite, seed, seeds, faults, cases, json_file, found)
+        held = guard(lambda: command.simulate(options, console()))
+    if not held:
+        raise typer.Exit(5)

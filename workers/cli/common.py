@@ -44,8 +44,9 @@ def with_endpoint(
     home: Path | None,
     *,
     only_look: bool = False,
+    single: bool = False,
 ) -> T:
-    """`only_look`: the user need not have the right to more than reading."""
+    """`only_look`: the user need not have the right to more than reading. `single`: a cluster is refused."""
     from bus.connection import Endpoint, check_fit  # noqa: PLC0415
     from bus.fitness import COMMANDS  # noqa: PLC0415
     from bus.home import home_directory  # noqa: PLC0415
@@ -53,6 +54,8 @@ def with_endpoint(
     async def go() -> T:
         endpoint = await asyncio.to_thread(Endpoint.from_options, url, home_directory(home))
         try:
+            if single:
+                await endpoint.ensure()
             await check_fit(endpoint.target, commands=() if only_look else COMMANDS)
             return await use(endpoint)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from workers.cli.options import HomeOption, JsonFile, PlaneOption, Url
 
 if TYPE_CHECKING:
     from bus.connection import Endpoint
+    from bus.replay.replayed import Replayed
     from workers.explaining.reading import Told
 
 __all__ = ["explain", "export", "import_", "prune", "replay", "report", "why"]
@@ -26,16 +28,17 @@ def export(
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
 ) -> None:
-    """Write a batch's history as chained JSON lines.
+    """Write a batch's history as chained JSON lines; of a partitioned batch, a file for each partition.
 
     evalbus export nightly nightly.jsonl
     """
-    from workers.exporting import export_batch  # noqa: PLC0415
+    from workers.exporting import export_whole  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
 
     quiet_logs()
-    written = with_bus(lambda bus: export_batch(bus, batch_name(batch), file), url, home, plane)
-    print(f"{written} lines of history in {file}", file=sys.stderr)
+    written = with_bus(lambda bus: export_whole(bus, batch_name(batch), file), url, home, plane)
+    for one in written:
+        print(f"{one.lines} lines of history in {one.file}", file=sys.stderr)
 
 
 def import_(
@@ -77,21 +80,31 @@ def replay(
 ) -> None:
     """Derive every decision of a history again, and compare: exit 5 names the first entry that differs.
 
+    Of a partitioned batch: those of each partition.
+
     evalbus replay nightly.jsonl --policy all --why
     """
-    from workers.history_files import is_history  # noqa: PLC0415
+    from workers.history_files import check_other, is_history  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
     from workers.prevented import Watch  # noqa: PLC0415
-    from workers.replaying import replay_batch, replay_file, show  # noqa: PLC0415
+    from workers.replaying import batches_of, replay_batch, replay_file, show  # noqa: PLC0415
 
     quiet_logs()
+
+    def tell(found: Replayed, watch: Watch) -> None:
+        guard(lambda: show(found, console()))
+        guard(lambda: watch.report(found, console()))
+
     watch = guard(lambda: Watch(policy or (), json_file, why=show_why))
     if is_history(history):
-        found = guard(lambda: replay_file(history, head, watch.see))
-    else:
-        found = with_bus(lambda bus: replay_batch(bus, batch_name(history), head, watch.see), url, home, plane)
-    guard(lambda: show(found, console()))
-    guard(lambda: watch.report(found, console()))
+        if json_file is not None:
+            guard(partial(check_other, history, json_file))
+        tell(guard(lambda: replay_file(history, head, watch.see)), watch)
+        return
+    alone = head is not None or json_file is not None
+    for batch in with_bus(lambda bus: batches_of(bus, batch_name(history), alone=alone), url, home, plane):
+        watch = Watch(policy or (), json_file, why=show_why)
+        tell(with_bus(partial(replay_batch, batch=batch, head=head, watch=watch.see), url, home, plane), watch)
 
 
 def prune(
@@ -142,9 +155,12 @@ def explain(
     evalbus explain nightly "interval_merging#1" -o run.html
     """
     from workers.explaining.command import check_output, show_picture  # noqa: PLC0415
+    from workers.history_files import check_other  # noqa: PLC0415
 
     quiet_logs()
     guard(lambda: check_output(output))
+    if output is not None:
+        guard(partial(check_other, batch, output))
     told = _read(batch, run, url, plane, home)
     guard(lambda: show_picture(told, console(), as_mermaid=mermaid, output=output))
 

@@ -25,7 +25,11 @@ __all__ = [
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", envvar="EVALBUS_URL", help="redis://, rediss:// or unix:// server; default: a private one."),
+    typer.Option(
+        "--url",
+        envvar="EVALBUS_URL",
+        help="redis://, rediss://, unix://, sentinel:// or redis+cluster://; default: a private server.",
+    ),
 ]
 HomeOption = Annotated[
     Path | None,

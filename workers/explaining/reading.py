@@ -23,6 +23,7 @@ from workers.explaining.steps import story_of
 from workers.explaining.story import Story
 from workers.history_files import LONGEST_LINE, name_of, reading
 from workers.job import info_of
+from workers.whole import part_with
 
 __all__ = ["Told", "read_file", "read_server"]
 
@@ -56,7 +57,8 @@ class _Found:
 
 
 async def read_server(bus: ServerBus, batch: BatchId, run: str) -> Told:
-    """Raises InputError for an unknown batch or run, with the nearest names."""
+    """Raises InputError for an unknown batch or run, with the nearest names. It finds the run's partition."""
+    batch = await part_with(bus, batch, run)
     await info_of(bus, batch)
     known = await bus.run_ids(batch)
     if run not in known:

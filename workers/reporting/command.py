@@ -12,6 +12,7 @@ from typing import Any
 from bus.cluster import ServerBus
 from bus.types import BatchId
 from workers.files import writing_whole
+from workers.history_files import check_other
 from workers.reporting.facts import Facts
 from workers.reporting.gather import Fetched, fetched, gathered
 from workers.reporting.page import write_page
@@ -34,6 +35,8 @@ def write_report(history: str | Fetched, output: Path) -> Facts:
 
     Raises InputError for what is no export or not all of one, DiffersError for a history that is not true.
     """
+    if isinstance(history, str):
+        check_other(history, output)
     with gathered(history) as report, writing_whole(output) as out:
         write_page(report.facts, report.details(), out)
         return report.facts

@@ -32,6 +32,7 @@ from typing import Final
 
 import structlog
 
+from bus.partitions import share
 from bus.port import BatchInfo, BatchSpec, Bus, Entry, IntentState, Outcome, Runtime
 from bus.types import BatchId, ConsumerId, Decision, Gen, LeaseId, Plane, Verb
 from workers.catalogue import Served
@@ -149,7 +150,13 @@ class Executor:
         [row] = rows
         box = self._boxes.of(served.suite)
         table = box.tables.get(row.tool)
-        async with self._slots.one(row.tool, 1 if table is None else table.slots) as slot:
+        count, part = 1 if table is None else table.slots, served.info.spec.part
+        if part is not None and table is not None and table.effects != "none":
+            # Who has a place is written down in each partition by itself, so each has some of them.
+            places = self._slots.one(row.tool, share(count, part.number, part.of), entry.batch)
+        else:
+            places = self._slots.one(row.tool, count)
+        async with places as slot:
             if table is not None and table.effects != "none" and not _is_undo(row.id):
                 await self._choose(entry.batch, slot)
             owner = Owner(entry.batch, entry.run)

@@ -44,8 +44,9 @@ def server_name(url: str | None) -> str:
 
 
 def check_terminal() -> None:
-    """Before anything is read. Raises InputError where there is no terminal to draw on."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+    """Before anything is read. Raises InputError where there is no terminal to draw on: standard error is drawn on."""
+    seen = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    if not seen or os.environ.get("TERM", "dumb") == "dumb":
         raise InputError("top needs a terminal", remedy="elsewhere: evalbus status")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bus.cluster import ServerBus
-from bus.errors import ReplyError
+from bus.errors import InputError, ReplyError
 from bus.port import BatchInfo, BatchStatus, Counters, Group, IntentState, RunRow, RunState
 from bus.types import BatchId, RunId
 from workers.brief import brief
@@ -56,12 +56,12 @@ class _Crowd:
 class _Watched:
     """What is remembered of a batch from one look to the next."""
 
-    def __init__(self, tail: Tail) -> None:
+    def __init__(self, info: BatchInfo, tail: Tail) -> None:
+        self.info = info
         self.pace = Pace()
         self.tail = tail
         self.crowd = _Crowd()
         self.crowd_until = float("-inf")
-        self.info: BatchInfo | None = None
         self.outcome: Outcome | None = None
 
 
@@ -99,7 +99,12 @@ class Watcher:
         for name in names:
             known = self._listed.get(name)
             if known is None or now >= known.until:
-                line = await self._brief(name, now)
+                try:
+                    info = await info_of(self._bus, name)
+                except InputError:  # it was pruned a moment ago
+                    self._listed.pop(name, None)
+                    continue
+                line = await self._brief(await self._seen(info), name, now)
                 self._listed[name] = _Listed(line, now if line.open else now + _ENDED_EVERY)
         lines = [listed.line for listed in self._listed.values()]
         return tuple(sorted(lines, key=lambda line: (not line.open, -line.began_ms, line.batch)))
@@ -107,9 +112,11 @@ class Watcher:
     async def view(self, batch: BatchId) -> View:
         """One batch in full. Raises InputError, with the nearest names, when there is none of that name."""
         now = asyncio.get_running_loop().time()
-        seen = await self._seen(batch)
-        if now >= seen.crowd_until or seen.info is None:
-            seen.info = await info_of(self._bus, batch)
+        known = self._watched.get(batch)
+        if known is None or now >= known.crowd_until:
+            seen = await self._seen(await info_of(self._bus, batch))
+        else:
+            seen = known
         counters = await self._bus.counters(batch)
         if counters.status.ended:
             seen.crowd = _Crowd(doubts=seen.crowd.doubts if counters.effects_open else ())
@@ -142,14 +149,17 @@ class Watcher:
             outcome=seen.outcome if counters.status.ended else None,
         )
 
-    async def _seen(self, batch: BatchId) -> _Watched:
-        if batch not in self._watched:
+    async def _seen(self, info: BatchInfo) -> _Watched:
+        """What is remembered of this batch, and nothing of one that had its name before the server was emptied."""
+        batch = info.spec.batch
+        known = self._watched.get(batch)
+        if known is None or known.info.incarnation != info.incarnation:
             one = await self._bus.of(batch)
-            self._watched[batch] = _Watched(Tail(one.link, one.keys(batch)))
-        return self._watched[batch]
+            self._watched[batch] = known = _Watched(info, Tail(one.link, one.keys(batch)))
+        known.info = info
+        return known
 
-    async def _brief(self, batch: BatchId, now: float) -> Brief:
-        seen = await self._seen(batch)
+    async def _brief(self, seen: _Watched, batch: BatchId, now: float) -> Brief:
         counters = await self._bus.counters(batch)
         if not seen.tail.began_ms:
             one = await self._bus.of(batch)

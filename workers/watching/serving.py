@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -54,6 +55,8 @@ async def serve(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event, 
         server_header=False,
         timeout_keep_alive=30,
     )
+    # What is no HTTP is answered with 400; a line each on standard error would be for whoever sends it to fill.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     await _Server(config, stopping, ending).serve(sockets=[listener])
 
 

@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgpack
-
-from bus.envelopes import decode
+from bus.history import Recorded, recorded
 from bus.keys import BatchKeys
 from bus.link import Link
+from bus.types import EntryId
 from bus.wire import Reply
 from workers.brief import brief
 from workers.explaining.reasons import why_refused
@@ -96,7 +95,7 @@ class Tail:
     def _take(self, entries: Sequence[Reply]) -> None:
         for entry_id, flat in entries:
             self._after = f"({entry_id.decode()}"
-            if (refusal := _refusal(entry_id.decode(), flat)) is not None:
+            if (refusal := _refusal(recorded(EntryId(entry_id.decode()), flat))) is not None:
                 self._found.append(refusal)
 
 
@@ -104,26 +103,20 @@ def _ms(entry: Reply) -> int:
     return int(entry[0].partition(b"-")[0])
 
 
-def _refusal(entry_id: str, flat: Sequence[bytes]) -> Refusal | None:
+def _refusal(entry: Recorded) -> Refusal | None:
     """What an entry refused, if it did."""
-    fields = dict(zip(flat[::2], flat[1::2], strict=True))
-    parts = msgpack.unpackb(fields[b"p"], raw=False, strict_map_key=False, unicode_errors="surrogatepass")
-    refused = next((part for part in parts if part[1] in _REFUSED), None)
-    if refused is None or refused[2] in _ROOM:
+    refused = next((part for part in entry.parts if part.verb in _REFUSED), None)
+    if refused is None or refused.reason in _ROOM:
         return None
-    name, _, reason = refused[:3]
-    try:
-        envelope = decode(fields[b"e"])
-    except ValueError:  # what was presented was no envelope, and was refused for that
-        envelope = {}
+    reason = refused.reason or ""
     return Refusal(
-        entry=entry_id,
-        ms=int(entry_id.partition("-")[0]),
-        run=brief(str(envelope.get("run") or ""), 200),
-        who=_who(envelope),
-        by=fields[b"o"].decode("utf-8", "replace") if str(name).startswith("run.") else str(name),
-        reason=str(reason),
-        words=why_refused(str(reason)),
+        entry=entry.id,
+        ms=int(entry.id.partition("-")[0]),
+        run=brief(str(entry.envelope.get("run") or ""), 200),
+        who=_who(entry.envelope),
+        by=entry.command if refused.fence == "run" else f"{refused.fence}.{refused.op}",
+        reason=reason,
+        words=why_refused(reason),
     )
 
 

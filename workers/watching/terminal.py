@@ -21,15 +21,18 @@ __all__ = [
     "Row",
     "about",
     "brief_row",
+    "facts",
+    "flow",
     "head",
     "headline",
     "hold_rows",
     "legend",
-    "numbers",
     "reasons",
     "refusal_rows",
+    "verdict",
 ]
 
+_GAP: Final = "   "
 _BLUE, _TEAL, _GREEN, RED, AMBER = "#4a90c2", "#3fa0a8", "#2f9e6e", "#d9534f", "#b7791f"
 """Tones that can be read on a dark ground and on a light one."""
 GLYPHS: Final = {
@@ -112,23 +115,35 @@ def headline(view: View) -> Text:
     return Text.assemble(("pass rate ", ""), (f"{outcome.pass_rate:.4f}", "bold"), (passed, "dim"))
 
 
-def legend(shares: Sequence[Share]) -> Text:
+def flow(items: Sequence[Text], width: int) -> list[Text]:
+    """Items as lines of at most `width` cells: a name does not lose its figure at a line's end."""
+    lines: list[Text] = []
+    for item in items:
+        if lines and lines[-1].cell_len + len(_GAP) + item.cell_len <= width:
+            lines[-1].append(_GAP).append_text(item)
+        else:
+            lines.append(item.copy())
+            lines[-1].truncate(width, overflow="ellipsis")
+    return lines
+
+
+def legend(shares: Sequence[Share]) -> list[Text]:
     """What the marks of the bar mean, with the counts."""
-    text = Text()
+    items = []
     for share in shares:
         glyph, style = GLYPHS[share.kind]
-        text.append(glyph if glyph != " " else "□", style=style or "dim")
-        text.append(f" {share.count:,} ", style="bold" if share.count else "dim")
-        text.append(f"{share.name}   ", style="" if share.count else "dim")
-    return text
+        item = Text().append(glyph if glyph != " " else "□", style=style or "dim")
+        item.append(f" {share.count:,} ", style="bold" if share.count else "dim")
+        items.append(item.append(share.name, style="" if share.count else "dim"))
+    return items
 
 
-def numbers(view: View) -> Text:
+def facts(view: View) -> list[Text]:
     """Rates, room, tokens; of an ended batch what its number rests on."""
     counts, outcome = view.counters, view.outcome
-    facts: list[tuple[str, str]] = []
+    known: list[tuple[str, str]] = []
     if outcome is None:
-        facts += [
+        known += [
             ("runs/min", per_minute(view.rate)),
             ("in flight", f"{counts.in_flight:,} of {view.spec.bound:,}"),
             ("workers", str(view.workers)),
@@ -136,23 +151,28 @@ def numbers(view: View) -> Text:
             ("quorum", f"{counts.quorum:,}"),
         ]
     elif outcome.interval is not None and outcome.bounds is not None:
-        facts += [
+        known += [
             ("interval", f"{outcome.interval.low:.4f} to {outcome.interval.high:.4f}"),
             ("bounds", f"{outcome.bounds.low:.4f} to {outcome.bounds.high:.4f}"),
         ]
     if counts.spent or counts.reserved or view.budget is not None:
         of = "" if view.budget is None else f" of {view.budget:,}"
-        facts += [("tokens", f"{counts.spent:,}{of}"), ("durable", f"{counts.durable:,}")]
-        facts += [("reserved", f"{counts.reserved:,}")] if outcome is None else []
-    text = Text()
-    for name, value in facts:
-        text.append(f"{name} ", style="dim").append(f"{value}   ")
-    if outcome is not None:
-        word = outcome.gate.word.value
-        text.append("gate ", style="dim").append(word, style=_GATES.get(word, ""))
-        text.append(f" {outcome.gate.rule}\n" if outcome.gate.rule else "\n", style="dim")
-        text.append("snapshot ", style="dim").append(outcome.snapshot_id or "none")
-    return text
+        known += [("tokens", f"{counts.spent:,}{of}"), ("durable", f"{counts.durable:,}")]
+        known += [("reserved", f"{counts.reserved:,}")] if outcome is None else []
+    return [Text.assemble((f"{name} ", "dim"), value) for name, value in known]
+
+
+def verdict(view: View) -> Text:
+    """Of an ended batch: the gate's word, what it asks and what was missed, and the snapshot. Else nothing."""
+    text, outcome = Text(), view.outcome
+    if outcome is None:
+        return text
+    word = outcome.gate.word.value
+    text.append("gate ", style="dim").append(word, style=_GATES.get(word, ""))
+    text.append(f" {outcome.gate.rule}" if outcome.gate.rule else "", style="dim")
+    if outcome.pass_rate is not None:  # without one, the headline says why
+        text.append("".join(f"\n  {why}" for why in outcome.gate.why))
+    return text.append("\nsnapshot ", style="dim").append(outcome.snapshot_id or "none")
 
 
 def hold_rows(view: View) -> list[Row]:

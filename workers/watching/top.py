@@ -15,6 +15,7 @@ from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
+from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import DataTable, Footer, Static
@@ -31,13 +32,15 @@ from workers.watching.terminal import (
     Row,
     about,
     brief_row,
+    facts,
+    flow,
     head,
     headline,
     hold_rows,
     legend,
-    numbers,
     reasons,
     refusal_rows,
+    verdict,
 )  # fmt: skip
 from workers.watching.view import Share
 
@@ -122,6 +125,27 @@ class Stack(Widget):
             bar.append(glyph * max(0, min(until, width) - at), style=style)
             at = max(at, min(until, width))
         return bar
+
+
+class Flow(Static):
+    """Short facts one behind the other, in as many lines as they take where they are."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._items: list[Text] = []
+
+    def show(self, items: Sequence[Text]) -> None:
+        """These facts."""
+        self._items = list(items)
+        self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many lines as they take."""
+        return len(flow(self._items, width))
+
+    def render(self) -> Text:
+        """The lines."""
+        return Text("\n").join(flow(self._items, self.size.width))
 
 
 class Looking(Screen[None]):
@@ -214,8 +238,9 @@ class BatchScreen(Looking):
             yield Static(Text(f"{self._batch}", style="bold"), id="about")
             yield Static(id="headline")
             yield Stack()
-            yield Static(id="legend")
-            yield Static(id="numbers")
+            yield Flow(id="legend")
+            yield Flow(id="facts")
+            yield Static(id="verdict")
             yield Static(id="notices")
             with Container(id="middle"):
                 with Container(id="crowd"):
@@ -233,8 +258,10 @@ class BatchScreen(Looking):
         self.query_one("#about", Static).update(about(view))
         self.query_one("#headline", Static).update(headline(view))
         self.query_one(Stack).show(view.shares)
-        self.query_one("#legend", Static).update(legend(view.shares))
-        self.query_one("#numbers", Static).update(numbers(view))
+        self.query_one("#legend", Flow).show(legend(view.shares))
+        self.query_one("#facts", Flow).show(facts(view))
+        self.query_one("#verdict", Static).update(verdict(view))
+        self.query_one("#verdict").display = view.outcome is not None
         notices = self.query_one("#notices", Static)
         notices.update(Text("\n".join(f"! {notice}" for notice in view.notices), style=AMBER))
         notices.display = bool(view.notices)
@@ -328,7 +355,7 @@ class Top(App[None]):
     #about { margin-top: 1; }
     #headline { margin: 1 0 0 0; }
     Stack { height: 1; background: $panel; }
-    #numbers { margin: 1 0 0 0; }
+    #facts { margin: 1 0 0 0; }
     #notices { margin: 1 0 0 0; display: none; }
     #middle { layout: horizontal; height: auto; margin: 1 0 0 0; }
     #crowd { width: 3fr; height: auto; padding-right: 2; }

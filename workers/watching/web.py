@@ -26,6 +26,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from bus.errors import InputError, ServerError, ViolationError
 from bus.types import BatchId
@@ -58,6 +59,7 @@ class Web:
     feeds: dict[BatchId | None, Feed[Parts]] = field(default_factory=dict)
     boot: str = field(default_factory=lambda: secrets.token_hex(4))
     ended: bool = False
+    streams: int = 0
     explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_EXPLAINING))
 
     def app(self) -> Starlette:
@@ -164,13 +166,9 @@ class Web:
         return Moment(0, None, "Still reading. What there is appears here by itself.")
 
     def _stream(self, request: Request, feed: Feed[Parts]) -> Response:
-        if self.ended or sum(each.lookers for each in self.feeds.values()) >= _FOLLOWERS:
-            return PlainTextResponse("Too many are looking.\n", 503, {"Retry-After": "30"})
         boot, _, number = request.headers.get("last-event-id", "").partition("-")
         after = int(number) if boot == self.boot and number.isdecimal() else 0
-        return EventSourceResponse(
-            self._events(feed, after), ping=_PING, send_timeout=_SEND, headers={"Cache-Control": "no-store"}
-        )
+        return _Stream(self, self._events(feed, after))
 
     async def _events(self, feed: Feed[Parts], after: int) -> AsyncIterator[ServerSentEvent]:
         shown: dict[str, str] = {}
@@ -203,6 +201,30 @@ class Web:
 
     async def _untrue(self, _: Request, error: Exception) -> Response:
         return HTMLResponse(self.site.problem("The history is not true", str(error)), 500)
+
+
+class _Stream(EventSourceResponse):
+    """A follower's stream, or that there are too many.
+
+    Who follows is counted here, and not by the feeds: there one counts when its stream is first read, and all who come
+    at the same moment would find the same room.
+    """
+
+    def __init__(self, web: Web, events: AsyncIterator[ServerSentEvent]) -> None:
+        super().__init__(events, ping=_PING, send_timeout=_SEND, headers={"Cache-Control": "no-store"})
+        self._web = web
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the stream, as long as it lasts."""
+        if self._web.ended or self._web.streams >= _FOLLOWERS:
+            full = PlainTextResponse("Too many are looking.\n", 503, {"Retry-After": "30"})
+            await full(scope, receive, send)
+            return
+        self._web.streams += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._web.streams -= 1
 
 
 async def _explain_css(_: Request) -> Response:

@@ -45,10 +45,16 @@ class Bar:
 
 
 def outcomes(facts: Facts) -> tuple[Bar, ...]:
-    """Where each intended run went: its bin, a hole by its reason, or nowhere yet. The counts sum up to all of them."""
+    """Where each intended run went: its bin, a hole by its reason, or nowhere yet. The counts sum up to all of them.
+
+    Of an open batch the bins are not told apart: who sees them quotes a share of what happened to be finished.
+    """
     outcome = facts.outcome
     bars, at = [], 0
-    for number, (name, many) in enumerate(outcome.bins.items()):
+    if not outcome.status.ended:
+        at = sum(outcome.bins.values())
+        bars = [Bar("scored", "bins are counted when the batch has closed", at, outcome.intended, "other1", 0)]
+    for number, (name, many) in enumerate(outcome.bins.items() if outcome.status.ended else ()):
         look = f"other{(number - 1) % _OTHERS}" if number else "pass"
         bars.append(Bar(name, "the bin that passes" if not number else "", many, outcome.intended, look, at, name))
         at += many

@@ -1,0 +1,117 @@
+"""The forecast of a fleet: what can be said of it beforehand, and what must follow from what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bus.errors import InputError
+from workers.simulating.costs import Costs, Server, Times, read_costs
+from workers.simulating.fleet import Fleet, estimate
+
+FREE = Costs(Server(*[0.0] * 11))
+"""A server that takes no time."""
+
+TEN = Fleet(10, slots=4, runs=400, calls=3, call_time=10.0, spread=0.5)
+
+
+def test_one_slot_takes_as_long_as_its_calls() -> None:
+    """Nothing waits for anything."""
+    told = estimate(Fleet(1, slots=1, runs=10, calls=3, call_time=2.0, spread=0.0), FREE)
+    assert told.seconds == pytest.approx(60.0)
+    assert told.busy == pytest.approx(1.0)
+    assert (told.scored, told.redeliveries, told.orphans, told.tokens) == (10, 0, 0, 45_000)
+
+
+def test_twice_the_slots_take_half_the_time() -> None:
+    """While nobody else is in the way."""
+    one, two = (estimate(Fleet(workers, 4, 160, 2, 5.0, 0.0), FREE).seconds for workers in (1, 2))
+    assert two == pytest.approx(one / 2)
+
+
+def test_the_endpoints_places_bound_what_is_done_at_a_time() -> None:
+    """Eight slots, two places: the others wait."""
+    told = estimate(Fleet(2, 4, 80, 1, 5.0, 0.0, model_slots=2), FREE)
+    assert told.seconds == pytest.approx(80 * 5.0 / 2)
+    assert told.busy == pytest.approx(0.25)
+    assert told.waiting > 0.6
+
+
+def test_the_bound_bounds_what_is_admitted() -> None:
+    """Slots without a run are idle."""
+    told = estimate(Fleet(2, 4, 80, 1, 5.0, 0.0, bound=2), FREE)
+    assert told.seconds == pytest.approx(80 * 5.0 / 2)
+    assert told.idle == pytest.approx(0.75)
+
+
+def test_a_slow_server_is_the_bottleneck() -> None:
+    """Its one thread takes one command after the other."""
+    slow = Costs(replace(Server(*[0.0] * 11), claim=1.0))
+    told = estimate(Fleet(10, 10, 100, 1, 0.1, 0.0), slow)
+    assert told.seconds >= 100.0
+    assert told.server > 0.9
+
+
+def test_the_same_seed_gives_the_same_figures() -> None:
+    """And another one others."""
+    fleet = replace(TEN, preempted=20.0)
+    assert estimate(fleet, seed=3) == estimate(fleet, seed=3)
+    assert estimate(fleet, seed=3) != estimate(fleet, seed=4)
+
+
+def test_what_is_taken_away_is_given_to_somebody_else_about_a_lease_later() -> None:
+    """And the tokens of the call that broke off are spent in vain."""
+    told = estimate(replace(TEN, preempted=20.0, max_deliveries=100))
+    assert told.preemptions > 5
+    assert told.redeliveries > 5
+    assert TEN.lease * 2 / 3 <= told.missed <= 3 * TEN.lease
+    assert told.scored == TEN.runs
+    assert told.tokens - told.orphans == TEN.runs * TEN.calls * TEN.tokens
+
+
+def test_starting_over_costs_more_than_going_on() -> None:
+    """All that was bound before is spent in vain, too."""
+    fleet = replace(TEN, preempted=20.0, max_deliveries=100)
+    prefix, fresh = estimate(fleet), estimate(replace(fleet, resume="fresh"))
+    assert fresh.orphans > 2 * prefix.orphans
+    assert fresh.tokens - fresh.orphans == TEN.runs * TEN.calls * TEN.tokens
+
+
+def test_a_run_that_is_lost_too_often_is_poison() -> None:
+    """Machines go as fast as their runs."""
+    told = estimate(Fleet(4, 2, 40, 4, 10.0, 0.0, preempted=120.0, max_deliveries=2))
+    assert told.poison > 0
+    assert told.scored + told.poison == 40
+
+
+def test_the_shares_of_the_slots_make_a_whole() -> None:
+    """At the model, waiting, idle, gone."""
+    told = estimate(replace(TEN, preempted=20.0, model_slots=20))
+    assert told.busy + told.waiting + told.idle + told.gone == pytest.approx(1.0)
+
+
+def test_costs_are_read_from_a_table(tmp_path: Path) -> None:
+    """What it does not name is as it was."""
+    file = tmp_path / "costs.toml"
+    file.write_text("[server]\nclaim = 0.5\n[times]\nreplace = 5\n")
+    assert read_costs(file) == Costs(replace(Server(), claim=0.5), replace(Times(), replace=5.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("claim = 1", "has no table 'claim'"),
+        ("[server]\nclam = 1", "server.clam: unknown"),
+        ('[server]\nclaim = "1ms"', "server.claim: is no number of seconds"),
+        ("[times]\nreplace = -1", "times.replace: is no number of seconds"),
+        ("[server", "is no TOML"),
+    ],
+)
+def test_a_wrong_table_is_refused_by_its_field(tmp_path: Path, text: str, told: str) -> None:
+    """In one line."""
+    file = tmp_path / "costs.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=told):
+        read_costs(file)

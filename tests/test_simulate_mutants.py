@@ -1,0 +1,116 @@
+"""With a check of any one fence taken out, the simulation finds that something is broken, within few seeds.
+
+The suites and the kinds of faults are those in which the check matters; the same seeds break nothing while it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from bus.errors import InputError
+from bus.models import MODELS
+from bus.models.model import Model
+from tests.simulated import quiet
+from workers.simulating.faults import ALL
+from workers.simulating.findings import Finding
+from workers.simulating.mutants import Mutant
+from workers.simulating.schedule import drawn
+from workers.simulating.setting import built_in
+from workers.simulating.shrinking import shrunk
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """A policy, where it is looked for, and one of the properties that it breaks."""
+
+    fence: str
+    policy: str
+    suites: tuple[str, ...]
+    kinds: tuple[str, ...]
+    breaks: str
+
+    def __str__(self) -> str:
+        """As the tests are named by it."""
+        return f"{self.fence}-{self.policy}"
+
+
+HUNTS = (
+    Hunt("transcript", "append_by_liveness", ("plain",), ("stall-before", "stall-after"), "transcript.P2"),
+    Hunt("completion", "bind_on_shard_id", ("model",), ("bent",), "run.P1"),
+    Hunt("admission", "retry_bypasses_bound", ("model", "fresh"), ("model-cut", "crash-after"), "admission.P1"),
+    Hunt("histogram", "quorum_without_digest", ("plain",), ("bent",), "histogram.P3"),
+    Hunt("judge", "sticky_routing", ("plain",), ("bent",), "judge.P1"),
+    Hunt("outbox", "completion_ignores_executor", ("tools",), ("stall-before", "stall-after"), "outbox.P7"),
+    Hunt("indoubt", "shared_slots", ("tools",), ("overtaken", "lost"), "indoubt.P6"),
+    Hunt("join", "commit_on_first_result", ("tools",), ALL, "replay.P1"),
+    Hunt("plane", "shared_key", ("tools", "plain"), ("crossed",), "plane.P1"),
+    Hunt("sandbox", "commit_on_200", ("disks",), ("bent",), "sandbox.P1"),
+    Hunt("workspace", "gen_only", ("disks",), ("bent",), "workspace.P1"),
+    Hunt("ledger", "step_counter", ("model",), ALL, "ledger.S1"),
+)
+
+SEEDS = 80
+
+
+@pytest.fixture(autouse=True)
+def _silence() -> Iterator[None]:
+    with quiet():
+        yield
+
+
+def test_every_fence_is_hunted() -> None:
+    """One policy each."""
+    assert sorted(hunt.fence for hunt in HUNTS) == sorted(MODELS)
+
+
+@pytest.mark.parametrize("hunt", HUNTS, ids=str)
+def test_a_fence_without_its_check_is_found(hunt: Hunt) -> None:
+    """And the very schedule that shows it breaks nothing when the check is there."""
+    settings = [built_in(name) for name in hunt.suites]
+    mutant = Mutant(hunt.fence, hunt.policy)
+    for seed in range(SEEDS):
+        schedule = drawn(settings, seed, hunt.kinds, mutant)
+        played, finding = schedule.found()
+        if hunt.breaks in _broken(finding):
+            _, intact = drawn(settings, seed, hunt.kinds).of(played.faults).found()
+            assert intact.violations == ()
+            return
+    pytest.fail(f"{hunt} survived {SEEDS} schedules")
+
+
+def test_a_shrunk_schedule_shows_the_same_and_would_not_without_any_one_of_its_faults() -> None:
+    """Whatever else went wrong beside them is left out."""
+    settings, mutant = [built_in("plain")], Mutant("transcript", "append_by_liveness")
+    for seed in range(SEEDS):
+        schedule = drawn(settings, seed, ("stall-before", "stall-after", "lost", "repeated"), mutant)
+        played, finding = schedule.found()
+        if "transcript.P2" in _broken(finding) and len(played.faults) > 1:
+            short = shrunk(schedule, played.faults, "transcript.P2")
+            assert short.faults is not None
+            assert "transcript.P2" in _broken(short.found()[1])
+            for fault in short.faults:
+                without = short.of([other for other in short.faults if other is not fault])
+                assert "transcript.P2" not in _broken(without.found()[1])
+            return
+    pytest.fail("no schedule of several faults showed it")
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    """By the fence's name and its own."""
+    with pytest.raises(InputError, match="no policy 'naive'"):
+        _ = Mutant("judge", "naive").model
+
+
+def test_a_mutant_adds_no_state_to_its_fence() -> None:
+    """It takes over a model that was made as the fence's own, so it can have no other attributes than that."""
+    for hunt in HUNTS:
+        model: type[Model] = Mutant(hunt.fence, hunt.policy).model
+        assert "__init__" not in vars(model), hunt
+        assert issubclass(model, MODELS[hunt.fence])
+
+
+def _broken(finding: Finding) -> set[str]:
+    return {one.id for one in finding.violations}

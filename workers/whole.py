@@ -1,0 +1,137 @@
+"""A batch as its user knows it: one batch, or all the partitions of one, under the name that they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from bus.errors import InputError, ViolationError
+from bus.partitions import added, part_name, whole_spec
+from bus.port import BatchInfo, BatchSpec, BatchStatus, Counters, RunRow
+from bus.redis_bus import RedisBus
+from bus.snapshot import Snapshot
+from bus.types import BatchId, RunId
+
+__all__ = ["Closing", "Whole", "closing_of", "counters_of", "part_with", "whole_of"]
+
+
+class _Looking(Protocol):
+    """What of a bus it takes to find out what there is."""
+
+    async def info(self, batch: BatchId) -> BatchInfo | None:
+        """See `bus.port.Bus`."""
+
+
+class _Reading(_Looking, Protocol):
+    """… and what it came to."""
+
+    async def of(self, batch: BatchId) -> RedisBus:
+        """The bus of the shard where a batch is."""
+
+    async def counters(self, batch: BatchId) -> Counters:
+        """See `bus.port.Bus`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """See the module's text."""
+
+    info: BatchInfo
+    """The whole's. Its status is open until all partitions have ended; how, `counters_of` tells."""
+    parts: tuple[BatchInfo, ...]
+    """Those that are declared; the batch itself where it is not partitioned."""
+    of: int
+    """How many there are to be."""
+
+    @property
+    def batches(self) -> list[BatchId]:
+        """The batches that it is on the server."""
+        return [one.spec.batch for one in self.parts]
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether these have other names than the whole."""
+        return self.parts[0].spec.part is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of it has."""
+        return len(self.parts) == self.of and all(one.status.ended for one in self.parts)
+
+
+async def whole_of(bus: _Looking, name: BatchId) -> Whole | None:
+    """What is there under a name; None when there is nothing. A partition's own name means that partition alone.
+
+    Raises InputError for what was pruned.
+    """
+    info = await bus.info(name)
+    if info is not None:
+        return Whole(info, (info,), 1)
+    first = await bus.info(part_name(name, 1))
+    if first is None or first.spec.part is None:
+        return None
+    of = first.spec.part.of
+    rest = [await bus.info(part_name(name, number)) for number in range(2, of + 1)]
+    parts = (first, *(one for one in rest if one is not None))
+    ended = len(parts) == of and all(one.status.ended for one in parts)
+    root = replace(
+        first, spec=whole_spec([one.spec for one in parts]), status=first.status if ended else BatchStatus.OPEN
+    )
+    return Whole(root, parts, of)
+
+
+async def counters_of(bus: _Reading, whole: Whole) -> Counters:
+    """Progress, of all parts together."""
+    found = [await bus.counters(batch) for batch in whole.batches]
+    return added(whole.info.spec, found, whole.of) if whole.is_partitioned else found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What a batch that has ended came to, computed from its rows."""
+
+    counters: Counters
+    snapshot: Snapshot
+    details: Mapping[RunId, str]
+    """Run to what its solver or scorer said last, where it said anything."""
+
+
+async def closing_of(bus: _Reading, whole: Whole) -> Closing:
+    """For one that has ended. What all that waits for in the way of durability is waited for first.
+
+    Raises ViolationError when a partition's rows do not give the snapshot under which it was closed: then the whole's
+    would not be true either.
+    """
+    rows: list[RunRow] = []
+    for one in whole.parts:
+        at = await bus.of(one.spec.batch)
+        await at.confirm()  # or a number is quoted that the server may yet forget
+        found = await at.rows(one.spec.batch, await at.run_ids(one.spec.batch))
+        if whole.is_partitioned:
+            await _check(at, one.spec, found)
+        rows += found
+    counters = await counters_of(bus, whole)
+    snapshot = Snapshot.from_rows(rows, whole.info.spec)
+    if whole.is_partitioned and counters.status is BatchStatus.CLOSED:
+        counters = replace(counters, snapshot_id=snapshot.snapshot_id)
+    return Closing(counters, snapshot, {row.run: row.detail for row in rows if row.detail})
+
+
+async def _check(at: RedisBus, spec: BatchSpec, rows: list[RunRow]) -> None:
+    """A partition that ended below its quorum has no snapshot to be compared."""
+    counters = await at.counters(spec.batch)
+    given = Snapshot.from_rows(rows, spec).snapshot_id
+    if counters.status is BatchStatus.CLOSED and given != counters.snapshot_id:
+        raise ViolationError(f"batch {spec.batch} closed as {counters.snapshot_id}, but its rows give {given}")
+
+
+async def part_with(bus: _Reading, name: BatchId, run: str) -> BatchId:
+    """The partition that has a run; the batch itself where there are none, or where none has it."""
+    whole = await whole_of(bus, name)
+    if whole is None or not whole.is_partitioned:
+        return name
+    for batch in whole.batches:
+        if await (await bus.of(batch)).rows(batch, [RunId(run)]):
+            return batch
+    raise InputError(f"no partition of batch {name!r} has a run {run!r}", remedy=f"evalbus status {name}")
