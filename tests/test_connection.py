@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import pytest
 
 from bus.connection import Endpoint, ServerFacts, Target, check_fit, parse_url
 from bus.errors import InputError, ServerUnfit, ServerUnreachable
-from bus.fitness import COMMANDS
+from bus.fitness import COMMANDS, PRUNING
 from bus.server import status, stop
 from bus.target import Tls
 from bus.types import Plane
@@ -270,13 +270,24 @@ async def test_a_user_with_too_few_rights_is_refused(any_real_server: RealServer
 
 
 def test_the_rights_that_are_asked_for_are_those_that_scripts_need() -> None:
-    """A command that a script begins to use must be asked for, else its denial shows in the middle of a run."""
+    """A command that a script begins to use must be asked for, else its denial shows in the middle of a run.
+
+    What removes a batch needs more, and is asked of who prunes.
+    """
     lua = Path(__file__).parent.parent / "lua"
-    used: set[str] = set()
-    for file in lua.rglob("*.lua"):
-        used |= set(re.findall(r"""redis\.p?call\(\s*['"]([A-Z]+)['"]""", file.read_text()))
-        used |= set(re.findall(r"""\{\s*['"](X[A-Z]+)['"]\s*,""", file.read_text()))
-    assert used and used <= {line.split()[0].upper() for line in COMMANDS}
+    pruning = {lua / "run" / "retire.lua", lua / "run" / "remove.lua"}
+
+    def named(files: Iterable[Path]) -> set[str]:
+        texts = [file.read_text() for file in files]
+        patterns = (r"""redis\.p?call\(\s*['"]([A-Z]+)['"]""", r"""\{\s*['"](X[A-Z]+)['"]\s*,""")
+        return {word for text in texts for pattern in patterns for word in re.findall(pattern, text)}
+
+    def asked(*lines: str) -> set[str]:
+        return {line.split()[0].upper() for line in lines}
+
+    used = named(set(lua.rglob("*.lua")) - pruning)
+    assert used and used <= asked(*COMMANDS)
+    assert "UNLINK" in named(pruning) <= asked(*COMMANDS, *PRUNING)
 
 
 @pytest.mark.parametrize(
