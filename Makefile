@@ -17,7 +17,7 @@ demo-llm: .venv/.llm ## evaluate a small real model on HumanEval, workers killed
 	.venv/bin/python examples/humaneval/demo.py --tasks $${TASKS:-30}
 
 test: lint types     ## everything that must hold: lint, types, tests
-	$(PY) -m pytest -n auto --dist loadfile
+	$(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: .venv/.dev     ## ruff, rules and format
 	$(PY) -m ruff check .
@@ -26,8 +26,9 @@ lint: .venv/.dev     ## ruff, rules and format
 types: .venv/.dev    ## mypy, strict, code and tests
 	$(PY) -m mypy
 
-soak: .venv/.dev     ## the randomised tests, thirty times as long (EVALBUS_SOAK=N for another number)
-	EVALBUS_SOAK=$${EVALBUS_SOAK:-30} $(PY) -m pytest tests/test_model_and_server.py tests/test_orders.py tests/test_two_buses.py
+soak: .venv/.dev     ## the randomised tests, thirty times as long, and chaos without each fence (EVALBUS_SOAK=N for another number)
+	EVALBUS_SOAK=$${EVALBUS_SOAK:-30} $(PY) -m pytest tests/test_model_and_server.py tests/test_orders.py \
+	  tests/test_two_buses.py tests/test_chaos_fences.py
 
 rehearse: .venv/.ready ## what is promised, counted against an endpoint that misbehaves, workers killed (about three minutes)
 	.venv/bin/python examples/rehearsal/rehearse.py all

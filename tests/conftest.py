@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from bus.target import Target
 from tests.servers import Kind, Missing, RealServer, binary, running
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that start processes first: they take longest, and one that begins last keeps everybody waiting."""
+    slow = {item.path for item in items if item.get_closest_marker("process")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(autouse=True)
+def own_logs() -> Iterator[None]:
+    """A command that was called within this process has set up its logs, for good: the next test begins without."""
+    yield
+    if not structlog.is_configured():
+        return
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("bus.", "workers.")) and (log := vars(module).get("log")) is not None:
+            vars(log).pop("bind", None)  # what it has cached
 
 
 @pytest.fixture(scope="session")

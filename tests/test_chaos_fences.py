@@ -1,4 +1,4 @@
-"""Each fence, taken out of a copy of the scripts, is missed by chaos: a check that nobody would miss proves nothing.
+"""Each fence, taken out of a copy of the scripts, is found by chaos: a check that nobody would miss proves nothing.
 
 EVALBUS_LUA names the copy. Where a fault has to meet the check, the check alone is taken out; where no fault that chaos
 knows reaches a fence past its neighbours (they would refuse the same thing first), the fence's step is taken out of the
@@ -7,6 +7,7 @@ script that joins them.
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,7 +105,7 @@ FENCES = {
         "completion/fence.lua",
         "if int(run, 'c.model') == 0 then",
         "if false then",
-        suite_with(_MODEL, mischief="LAB-MISCHIEF: blank*4"),
+        suite_with(_MODEL, mischief="LAB-MISCHIEF: blank*9"),
         _ASK,
         "completion.P9",
     ),
@@ -191,8 +192,12 @@ def lua_without(target: Path, off: Off) -> Path:
     return target
 
 
-@pytest.mark.parametrize("fence", FENCES)
-def test_chaos_misses_a_fence_that_is_switched_off(fence: str, tmp_path: Path) -> None:
+QUICK = ("admission", "join", "workspace")
+"""`make test` has time for these; `make soak` for all twelve (the simulation's mutants are twelve in either)."""
+
+
+@pytest.mark.parametrize("fence", FENCES if "EVALBUS_SOAK" in os.environ else QUICK)
+def test_chaos_finds_a_fence_that_is_switched_off(fence: str, tmp_path: Path) -> None:
     """One check less, and the checker names what it was for."""
     off = FENCES[fence]
     suite = write_suite(tmp_path / "suite", None, suite_DOT_py=off.suite, agent_DOT_py=off.agent, judge_DOT_txt=_JUDGE)

@@ -221,8 +221,13 @@ async def link(server: Target) -> AsyncIterator[Link]:
     await bus.aclose()
 
 
+UNRECORDED = ("run.remove", "run.retire")
+"""They remove a batch and record nothing in it; what they refuse is tried in `tests/test_scripts.py`."""
+
 COMMANDS = pytest.mark.parametrize(
-    "target", [one for one in all_scripts() if one.recorded], ids=lambda target: target.name
+    "target",
+    [one for one in all_scripts() if one.recorded and one.name not in UNRECORDED],
+    ids=lambda target: target.name,
 )
 
 
