@@ -23,7 +23,7 @@ from bus.durability import LICENCES, Guarantee, guarantee_of
 from bus.errors import ReplyError, ServerUnreachable
 from bus.info import Info, parse_info
 from bus.port import Runtime
-from bus.scripts import Script, call, load_missing
+from bus.scripts import Command, Script, call, call_together, load_missing
 from bus.types import Decision, Durability
 from bus.wire import SILENCE, Address, Reply, Wire
 
@@ -139,6 +139,28 @@ class Link:
             if self._durability is Durability.STRICT and script.name in LICENCES:
                 await self._guarantee.confirm(wire, self._mark)
             return answer if isinstance(answer, list) else [answer]
+
+        return await self._insist(once)
+
+    async def run_together(
+        self, script: Script, shared: Sequence[str], commands: Callable[[str], Sequence[Command]]
+    ) -> list[Decision | ReplyError]:
+        """Call a script that carries several commands; an answer each, in their order. An error is one command's own.
+
+        `shared`: the keys that all have in common; `commands`: how to make them for the server that they are sent to.
+        """
+
+        async def once() -> list[Decision | ReplyError]:
+            wire = await self.wire()
+            if failpoints.ARMED is not None:
+                await failpoints.ARMED.before(script.name)
+            made = commands(wire.server)
+            answers = await call_together(wire, script, shared, made)
+            if failpoints.ARMED is not None:
+                await failpoints.ARMED.after(script.name, lambda: call_together(wire, script, shared, made))
+            if self._durability is Durability.STRICT and script.name in LICENCES:
+                await self._guarantee.confirm(wire, self._mark)
+            return answers
 
         return await self._insist(once)
 

@@ -614,6 +614,7 @@ class RedisBus(CallSteps, ToolSteps):
 
     async def aclose(self) -> None:
         """Close the connections."""
+        self._together.close()
         self._link.close()
         self._reader.close()
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import structlog
 
@@ -15,7 +16,8 @@ from bus.keys import BatchKeys, mark
 from bus.link import Door, Link
 from bus.port import Runtime
 from bus.port_calls import JUDGE_DESK, MODEL_DESK
-from bus.scripts import Script, all_scripts, script
+from bus.scripts import Script, all_scripts, flatten, script
+from bus.together import Together
 from bus.tombstones import Tombstone
 from bus.types import BatchId, Decision, Durability, Plane, RunId, Verb
 
@@ -52,6 +54,7 @@ class Steps:
         )  # fmt: skip
         self._reader = Link(door, runtime, patience=patience, lease=lease)
         self._artifacts = artifacts
+        self._together = Together(self._link)
         self._keys: dict[BatchId, BatchKeys] = {}
         self._scopes: dict[BatchId, dict[str, object]] = {}
         self._turn = 0
@@ -129,17 +132,37 @@ class Steps:
 
         The envelope says which life of the server it is for. Where the batch knows another, that is settled first.
         """
+        send = self._together_with_others if target.own_keys else self._alone
+        decisions = await send(target, batch, scope, rest, fields)
+        if decisions and decisions[0].reason == "server_changed" and await self._restarted(batch):
+            decisions = await send(target, batch, scope, rest, fields)
+        if decisions and decisions[0].reason in ("no_batch", "pruned"):
+            await self._say_where_it_went(batch)
+        return decisions
+
+    async def _alone(
+        self, target: Script, batch: BatchId, scope: Mapping[str, object], rest: Mapping[str, object],
+        fields: Mapping[str, object],
+    ) -> list[Decision]:  # fmt: skip
         keys = {name: scope[name] for name in (key.removesuffix("…") for key in target.keys)}
 
         def argv(server: str) -> Mapping[str, object]:
             return {"envelope": self._envelope(batch, server=server or None, **fields), **rest}
 
-        decisions = await self._link.run_many(target, keys, argv)
-        if decisions and decisions[0].reason == "server_changed" and await self._restarted(batch):
-            decisions = await self._link.run_many(target, keys, argv)
-        if decisions and decisions[0].reason in ("no_batch", "pruned"):
-            await self._say_where_it_went(batch)
-        return decisions
+        return await self._link.run_many(target, keys, argv)
+
+    async def _together_with_others(
+        self, target: Script, batch: BatchId, scope: Mapping[str, object], rest: Mapping[str, object],
+        fields: Mapping[str, object],
+    ) -> list[Decision]:  # fmt: skip
+        named = cast(Mapping[str, str], scope)
+        behind = flatten(target.name, target.argv[1:], rest)
+
+        def argv(server: str) -> tuple[str | bytes, ...]:
+            return (self._envelope(batch, server=server or None, **fields), *behind)
+
+        shared = tuple([named[key] for key in target.shared_keys])
+        return [await self._together.ask(target, shared, tuple([named[key] for key in target.own_keys]), argv)]
 
     async def tombstone(self, batch: BatchId) -> Tombstone | None:
         """What is left of a batch that was pruned; None for any other."""

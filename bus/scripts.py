@@ -5,6 +5,10 @@ A script file is `lua/<fence>/<op>.lua` or `lua/run/<step>.lua` (the operation t
 its KEYS, its ARGV and what it RETURNS; the header is read here and is the only place where positions are written
 down, so callers pass keys and arguments by name. `--#include "<file>"` puts a shared piece in place, once.
 
+Steps about one run come in crowds: a worker that drives sixty-four runs seals many at once. So such a script carries
+any number of commands of its kind for one batch, each decided by itself (`lua/include/many.lua`). A call of a script
+costs several times what one more command in it does.
+
 Scripts are called by the digest of their text (EVALSHA), so workers of two releases can run side by side, each with
 its own. A server that lost its script cache (restart, promotion, SCRIPT FLUSH) answers NOSCRIPT; then the text is
 loaded and the same call sent again.
@@ -16,7 +20,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -28,13 +32,28 @@ from bus.shake import shake, strip
 from bus.types import Decision, Verb
 from bus.wire import Reply, Wire
 
-__all__ = ["Script", "all_scripts", "call", "expand", "load_missing", "script"]
+__all__ = [
+    "Command",
+    "Script",
+    "all_scripts",
+    "call",
+    "call_together",
+    "expand",
+    "flatten",
+    "load_missing",
+    "script",
+    "words_of",
+]
 
 _INCLUDE = re.compile(r'^--#include "([a-z_/]+\.lua)"$', re.MULTILINE)
 _HEADER = re.compile(r"--\[\[ (?P<name>[a-z_.]+): (?P<title>.*?)\]\]", re.DOTALL)
 _SECTION = re.compile(r"^(WHY|KEYS|ARGV|RETURNS)\b", re.MULTILINE)
 _NUMBERED = re.compile(r"(?:^|\s)(\d+|\d+…)\s+([a-z_]+)")
 _SHEBANG = "#!lua\n"
+_OF_A_RUN = ("run", "transcript")
+"""Keys that are another one's for each command of a call; all others are the batch's."""
+
+_BODY, _END = "--#body", "--#end"  # where a script's own text stands while the included functions are sorted out
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +68,29 @@ class Script:
     """`commit`, `duplicate`, `reject stale_gen`, …: every answer that the header admits."""
     text: str
     sha: str
+    own_keys: tuple[str, ...] = ()
+    """The keys that each command has for itself, of a script that carries many; empty for any other."""
+    shared_keys: tuple[str, ...] = ()
+    """Those that all commands of one call have in common."""
 
     @property
     def recorded(self) -> bool:
         """Whether a call is a command, with an envelope and a record in a history. Those of `endpoint` only count."""
         return not self.name.startswith("endpoint.")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One of the commands that a call carries: its own keys, in the header's order, and its arguments."""
+
+    keys: tuple[str, ...]
+    argv: tuple[str | bytes, ...]
+
+
+def _own(name: str, keys: Sequence[str]) -> tuple[str, ...]:
+    if not name.startswith("run.") or "run" not in keys or any(key.endswith("…") for key in keys):
+        return ()
+    return tuple(key for key in keys if key in _OF_A_RUN)
 
 
 def _root() -> Traversable:
@@ -141,7 +178,10 @@ def parse(name: str, source: str, text: str) -> Script:
     returns = _returns(_section(body, "RETURNS").rstrip("]"))
     if not returns:
         raise ValueError(f"{name}: the header names no answer")
+    own = _own(name, keys)
     return Script(
+        own_keys=own,
+        shared_keys=tuple(key for key in keys if key not in own),
         name=name,
         title=" ".join(header.group("title").split("\n")[0].split()),
         keys=keys,
@@ -160,7 +200,20 @@ def script(name: str) -> Script:
     if not source.is_file():
         raise ValueError(f"no script {name}")
     text = source.read_text("utf-8")
-    return parse(name, text, _SHEBANG + shake(expand(strip(text))))
+    found = parse(name, text, "")
+    whole = _complete(found, strip(text))
+    return replace(found, text=whole, sha=hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest())
+
+
+def _complete(target: Script, text: str) -> str:
+    """What is sent: included functions first, then the script's own text as a function, which `many` calls."""
+    start = max((match.end() for match in _INCLUDE.finditer(text)), default=0)
+    own = [str(target.keys.index(name) + 1) for name in target.own_keys]
+    called = f"many(one, {{{', '.join(own)}}})" if own else "many(one)"
+    parts = [text[:start], '--#include "include/many.lua"', _BODY, text[start:], _END, f"return {called}"]
+    shaken = shake(expand("\n".join(parts)))
+    body = shaken.replace(f"{_BODY}\n", "local function one()\n").replace(f"{_END}\n", "end\n")
+    return f"{_SHEBANG}local KEYS, ARGV = KEYS, ARGV\n{body}"
 
 
 @cache
@@ -192,7 +245,8 @@ async def load_missing(wire: Wire, wanted: Sequence[Script]) -> None:
             raise answer
 
 
-def _flatten(name: str, declared: tuple[str, ...], given: Mapping[str, object]) -> list[str | bytes]:
+def flatten(name: str, declared: tuple[str, ...], given: Mapping[str, object]) -> list[str | bytes]:
+    """The values of the `declared` names, in order, lists in place. Raises ValueError for others than are declared."""
     if len(given) != len(declared):
         raise ValueError(f"{name} takes {', '.join(declared)}, not {', '.join(given)}")
     flat: list[str | bytes] = []
@@ -213,23 +267,48 @@ def _flatten(name: str, declared: tuple[str, ...], given: Mapping[str, object]) 
 async def call(
     wire: Wire, target: Script, keys: Mapping[str, object], argv: Mapping[str, object]
 ) -> Decision | list[Decision]:
-    """Send one script call and read its decision. Raises ReplyError, ServerUnreachable."""
-    command_keys = _flatten(target.name, target.keys, keys)
-    tail: list[str | bytes | int] = [
-        len(command_keys),
-        *command_keys,
-        *_flatten(target.name, target.argv, argv),
-    ]
-    loads = wire.loads[target.sha]
-    try:
-        reply = await wire.call("EVALSHA", target.sha, *tail)
-    except ReplyError as error:
-        if error.code != "NOSCRIPT":
-            raise
-        reply = await _load_and_call(wire, target, loads, tail)
+    """Send one command, its keys and arguments by name, and read its decision. Raises ReplyError, ServerUnreachable."""
+    if target.own_keys:
+        shared = flatten(target.name, target.shared_keys, {name: keys.get(name) for name in target.shared_keys})
+        own = flatten(target.name, target.own_keys, {name: keys.get(name) for name in target.own_keys})
+        command = Command(cast(tuple[str, ...], tuple(own)), tuple(flatten(target.name, target.argv, argv)))
+        [answer] = await call_together(wire, target, cast(list[str], shared), [command])
+        if isinstance(answer, ReplyError):
+            raise answer
+        return answer
+    flat = flatten(target.name, target.keys, keys)
+    reply = await _evaluate(wire, target, [len(flat), *flat, *flatten(target.name, target.argv, argv)])
     if not reply or isinstance(reply[0], list):
         return [read_decision(target, one) for one in reply]
     return read_decision(target, reply)
+
+
+def words_of(shared: Sequence[str], commands: Sequence[Command]) -> list[str | bytes | int]:
+    """What follows the digest in a call that carries `commands`; see `lua/include/many.lua`."""
+    own = [key for command in commands for key in command.keys]
+    counts = " ".join([str(len(command.argv)) for command in commands])
+    return [len(shared) + len(own), *shared, *own, counts, *[word for command in commands for word in command.argv]]
+
+
+async def call_together(
+    wire: Wire, target: Script, shared: Sequence[str], commands: Sequence[Command]
+) -> list[Decision | ReplyError]:
+    """Send several commands of one kind as one call; an answer each, in order. An error is that one command's own.
+
+    Raises ReplyError, ServerUnreachable for the call as a whole.
+    """
+    replies = await _evaluate(wire, target, words_of(shared, commands))
+    return [one if isinstance(one, ReplyError) else read_decision(target, one) for one in replies]
+
+
+async def _evaluate(wire: Wire, target: Script, tail: Sequence[str | bytes | int]) -> Reply:
+    loads = wire.loads[target.sha]
+    try:
+        return await wire.call("EVALSHA", target.sha, *tail)
+    except ReplyError as error:
+        if error.code != "NOSCRIPT":
+            raise
+        return await _load_and_call(wire, target, loads, tail)
 
 
 async def _load_and_call(wire: Wire, target: Script, loads: int, tail: Sequence[str | bytes | int]) -> Reply:

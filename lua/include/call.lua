@@ -3,8 +3,8 @@
 --   begin(name, kinds)   reads ARGV[1]; on a wrong argument it records `reject schema` and returns no envelope
 --   step(by, d, args)    notes one fence operation's decision as a part of this command; true when it was granted
 --   step_kept(by, d, …)  likewise, and the part stands also when the command is refused
---   done(d)              writes the rows, records the parts, returns the reply
---   refused(d)           forgets the rows, records the one refusal, returns the reply
+--   done(d)              lets the rows' changes stand, records the parts, returns the reply
+--   refused(d)           takes the rows' changes back, records the one refusal, returns the reply
 --
 -- `by` is `<fence>.<op>`. A part carries the arguments that the envelope does not hold under the same name.
 --#include "include/decision.lua"
@@ -14,6 +14,7 @@ local MAX_ENVELOPE = 65536 -- bytes: an envelope is identity, not payload
 local MAX_INT = 9007199254740991 -- 2^53 - 1: the largest whole number that Lua, JSON and msgpack all carry exactly
 
 local call = {name = nil, run = nil, history = nil, batch_key = nil, gone = false, parts = {}, kept = {}}
+local last = nil
 
 local function is_text(v) return type(v) == 'string' and v ~= '' end
 
@@ -83,8 +84,6 @@ local function note_refusal(d, by, args)
   record_kept(by, d, args, true)
 end
 
-local last = nil
-
 local function step(by, d, args)
   last = {d = d, by = by, args = args}
   call.parts[#call.parts + 1] = part(by, d, args)
@@ -130,8 +129,8 @@ end
 -- file ends. A batch that was declared here is never taken for one: `create` writes `declared`, and an import never does.
 local function look_at(batch_key)
   if not batch_key then return false, false end
-  local found = redis.call('HMGET', batch_key, 'status', 'imported', 'declared')
-  return found[1], found[2] and not found[3]
+  local batch = open_row(batch_key, {'status', 'imported', 'declared'}).data
+  return batch.status, batch.imported and not batch.declared
 end
 
 -- Returns the envelope, or nothing and the reply.
@@ -141,7 +140,7 @@ end
 -- without a pipeline; there the row begins with it.) Nothing is recorded of an imported one either: that is an error, and
 -- no decision.
 local function begin(name, history, batch_key, kinds)
-  call.name, call.history, call.batch_key = name, history, batch_key
+  call.name, call.run, call.history, call.batch_key, call.parts, call.kept, last = name, nil, history, batch_key, {}, {}, nil
   local there, imported = look_at(batch_key)
   call.gone = not batch_key or (name:sub(1, 4) == 'run.' and not there)
   if call.gone and batch_key and name ~= 'run.create' then return nil, reply(reject('no_batch'), name) end

@@ -1,47 +1,77 @@
 -- row: a hash that is read once, changed in memory, and written once.
 --
 -- Redis does not roll back a script. So nothing is written while checks may still refuse: every change goes to the
--- row's memory, and `write_rows` stands at the end of a script that commits. A script that refuses forgets its rows;
--- only what a refusal itself records (`keep`) is written then.
-local rows = {}
+-- row's memory. A command that is granted lets its changes stand (`write_rows`); one that is refused takes them back,
+-- and only what a refusal itself records (`keep`) stands then. What stands is written when the script's last command
+-- has ended (`flush_rows`): a row that all of them share, a batch's or a desk's, is read once and written once.
+local rows, opened = {}, {}
+local undo, undone = {}, 0 -- of the command at work: row, field, and what data and changed held, four places each
+local kept = {} -- likewise: row, field, value, of what a refusal records
 
 local function number_text(n) return string.format('%.0f', n) end
+
+local function read_field(row, field)
+  if row.absent[field] then return nil end
+  local value = redis.call('HGET', row.key, field)
+  if value then row.data[field] = value else row.absent[field] = true end
+  return value or nil
+end
+
+local function read_fields(row, fields)
+  local wanted = {}
+  for _, field in ipairs(fields) do
+    if rawget(row.data, field) == nil and not row.absent[field] then wanted[#wanted + 1] = field end
+  end
+  if row.whole or #wanted == 0 then return end
+  local values = redis.call('HMGET', row.key, unpack(wanted))
+  for i, field in ipairs(wanted) do
+    if values[i] then row.data[field] = values[i] else row.absent[field] = true end
+  end
+end
+
+local function read_whole(row)
+  local flat = redis.call('HGETALL', row.key)
+  setmetatable(row.data, nil)
+  for i = 1, #flat, 2 do
+    if row.changed[flat[i]] == nil then row.data[flat[i]] = flat[i + 1] end
+  end
+  for field, value in pairs(row.changed) do
+    if value == false then row.data[field] = nil end
+  end
+  row.whole = true
+end
 
 -- All fields of a small hash; or of a larger one the listed fields now, and any other when it is asked for. What is not
 -- there is asked for once.
 local function open_row(key, fields)
-  local data, absent = {}, {}
-  if fields then
-    local values = redis.call('HMGET', key, unpack(fields))
-    for i, field in ipairs(fields) do
-      if values[i] then data[field] = values[i] else absent[field] = true end
-    end
-    setmetatable(data, {__index = function(_, field)
-      if absent[field] then return nil end
-      local value = redis.call('HGET', key, field)
-      if value then data[field] = value else absent[field] = true end
-      return value or nil
-    end})
-  else
-    local flat = redis.call('HGETALL', key)
-    for i = 1, #flat, 2 do data[flat[i]] = flat[i + 1] end
+  local row = opened[key]
+  if not row then
+    row = {key = key, data = {}, whole = false, changed = {}, absent = {}}
+    if fields then setmetatable(row.data, {__index = function(_, field) return read_field(row, field) end}) end
+    rows[#rows + 1] = row
+    opened[key] = row
   end
-  local row = {key = key, data = data, whole = not fields, changed = {}, kept = {}}
-  rows[#rows + 1] = row
+  if fields then read_fields(row, fields) elseif not row.whole then read_whole(row) end
   return row
+end
+
+local function change(row, field, value, changed)
+  undo[undone + 1], undo[undone + 2] = row, field
+  undo[undone + 3], undo[undone + 4] = rawget(row.data, field), row.changed[field]
+  undone = undone + 4
+  row.data[field] = value
+  row.changed[field] = changed
 end
 
 local function put(row, field, value)
   if type(value) == 'number' then value = number_text(value) end
-  row.data[field] = value
-  row.changed[field] = value
+  change(row, field, value, value)
 end
 
 local function drop(row, field)
   if row.data[field] then
     -- In a row that was not read whole, nil would mean "not read yet".
-    if row.whole then row.data[field] = nil else row.data[field] = false end
-    row.changed[field] = false
+    if row.whole then change(row, field, nil, false) else change(row, field, false, false) end
   end
 end
 
@@ -51,22 +81,37 @@ local function add(row, field, n) put(row, field, int(row, field) + n) end
 -- A change that a refusal makes too.
 local function keep(row, field, value)
   put(row, field, value)
-  row.kept[field] = row.changed[field]
+  kept[#kept + 1] = {row = row, field = field, value = row.changed[field]}
 end
+
+-- The command at work is granted: its changes stand.
+local function write_rows()
+  undone, kept = 0, {}
+end
+
+-- The command at work is refused: nothing of it stands but what is kept.
+local function write_kept()
+  while undone > 0 do
+    undone = undone - 4
+    local row, field = undo[undone + 1], undo[undone + 2]
+    row.data[field] = undo[undone + 3]
+    row.changed[field] = undo[undone + 4]
+  end
+  for _, one in ipairs(kept) do change(one.row, one.field, one.value, one.value) end
+  write_rows()
+end
+
+local AT_ONCE = 4000 -- arguments in one command: what `unpack` can put on Lua's stack is bounded
 
 local function write_fields(key, fields)
   local set, gone = {}, {}
   for field, value in pairs(fields) do
     if value == false then gone[#gone + 1] = field else set[#set + 1] = field; set[#set + 1] = value end
   end
-  if #set > 0 then redis.call('HSET', key, unpack(set)) end
-  if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
+  for at = 1, #set, AT_ONCE do redis.call('HSET', key, unpack(set, at, math.min(at + AT_ONCE - 1, #set))) end
+  for at = 1, #gone, AT_ONCE do redis.call('HDEL', key, unpack(gone, at, math.min(at + AT_ONCE - 1, #gone))) end
 end
 
-local function write_rows()
+local function flush_rows()
   for _, row in ipairs(rows) do write_fields(row.key, row.changed) end
-end
-
-local function write_kept()
-  for _, row in ipairs(rows) do write_fields(row.key, row.kept) end
 end

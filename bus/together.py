@@ -1,0 +1,98 @@
+"""Commands of one kind that are asked for at the same moment travel as one call of their script.
+
+A worker that drives sixty-four runs is woken by one read with sixty-four answers, and then asks for sixty-four of the
+next step. Each is a command of its own, with its own identity, answer and record (`lua/include/many.lua`); what they
+share is the call. Nothing waits for company: what the event loop's present round asks for leaves in its next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bus.errors import ReplyError
+from bus.link import Link
+from bus.scripts import Command, Script
+from bus.types import Decision
+
+__all__ = ["Together"]
+
+AT_ONCE: Final = 32
+"""Commands in one call, at most: all other clients wait meanwhile, for some two milliseconds."""
+
+
+Arguments = Callable[[str], tuple[str | bytes, ...]]
+"""A command's arguments, made for the server that it is sent to, by that one's run id."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    keys: tuple[str, ...]
+    argv: Arguments
+    answer: asyncio.Future[Decision]
+
+
+class Together:
+    """See the module's text. One for each connection."""
+
+    def __init__(self, link: Link) -> None:
+        """`link`: sends the calls, and again what has no answer."""
+        self._link = link
+        self._asked: dict[tuple[str, tuple[str, ...]], list[_Asked]] = {}
+        self._calls: set[asyncio.Task[None]] = set()
+
+    def ask(
+        self,
+        script: Script,
+        shared: tuple[str, ...],
+        own: tuple[str, ...],
+        argv: Callable[[str], tuple[str | bytes, ...]],
+    ) -> asyncio.Future[Decision]:
+        """Queue one command. The future's exception: as `Link.run_together`, for this command alone or for its call.
+
+        `shared` and `own`: its keys, in the order of `script.shared_keys` and `script.own_keys`.
+        """
+        loop = asyncio.get_running_loop()
+        asked = _Asked(own, argv, loop.create_future())
+        crowd = self._asked.setdefault((script.name, shared), [])
+        if not crowd:
+            loop.call_soon(self._leave, script, shared)
+        crowd.append(asked)
+        return asked.answer
+
+    def _leave(self, script: Script, shared: tuple[str, ...]) -> None:
+        crowd = [one for one in self._asked.pop((script.name, shared)) if not one.answer.done()]  # some were cancelled
+        for start in range(0, len(crowd), AT_ONCE):
+            task = asyncio.create_task(self._call(script, shared, crowd[start : start + AT_ONCE]))
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+
+    async def _call(self, script: Script, shared: tuple[str, ...], crowd: list[_Asked]) -> None:
+        def commands(server: str) -> list[Command]:
+            return [Command(one.keys, one.argv(server)) for one in crowd]
+
+        try:
+            answers: list[Decision | ReplyError] = await self._link.run_together(script, shared, commands)
+        except asyncio.CancelledError:
+            for one in crowd:
+                one.answer.cancel()
+            raise
+        except Exception as error:  # an outcome like any other: whoever asked raises it
+            for one in crowd:
+                if not one.answer.done():
+                    one.answer.set_exception(error)
+            return
+        for one, answer in zip(crowd, answers, strict=True):
+            if one.answer.done():
+                continue
+            if isinstance(answer, Exception):
+                one.answer.set_exception(answer)
+            else:
+                one.answer.set_result(answer)
+
+    def close(self) -> None:
+        """Ask for nothing any more; whatever is in flight has an unknown outcome."""
+        for task in self._calls:
+            task.cancel()

@@ -1,0 +1,47 @@
+-- many: a script carries one command, or several of one kind that were asked for at the same moment.
+--
+-- Each is decided by itself, as if it had come alone behind those before it: own envelope, own checks, own record. What
+-- they share is the cost of the call, and the rows of their batch, which are read and written once for all.
+--#include "include/row.lua"
+
+-- `one` is the script's body. Without `own` it is called for the one command that KEYS and ARGV are.
+--
+-- Else ARGV[1] says how many arguments each command has, and they follow, command after command. KEYS holds those keys
+-- that all commands share, in the order of the header, and then for each command those at the header's positions `own`.
+local function many(one, own)
+  if not own then
+    local answer = one()
+    flush_rows()
+    return answer
+  end
+  local all_keys, all_argv, counts = KEYS, ARGV, {}
+  for count in all_argv[1]:gmatch('%d+') do counts[#counts + 1] = tonumber(count) end
+  local shared, is_own, places = #all_keys - #counts * #own, {}, {}
+  local said = 0
+  for _, count in ipairs(counts) do said = said + count end
+  if #counts == 0 or shared < 0 or said ~= #all_argv - 1 then
+    return redis.error_reply('ERR a call says first how many arguments each of its commands has')
+  end
+  for _, place in ipairs(own) do is_own[place] = true end
+  for place = 1, shared + #own do
+    if not is_own[place] then places[#places + 1] = place end
+  end
+  KEYS = {}
+  for i, place in ipairs(places) do KEYS[place] = all_keys[i] end
+  local answers, at = {}, 2
+  for i, count in ipairs(counts) do
+    for j, place in ipairs(own) do KEYS[place] = all_keys[shared + (i - 1) * #own + j] end
+    ARGV = {unpack(all_argv, at, at + count - 1)}
+    at = at + count
+    -- One command that breaks must not take along what the others were told, and what they have written by then.
+    local is_well, answer = pcall(one)
+    if not is_well then
+      write_kept()
+      local text = type(answer) == 'table' and answer.err or tostring(answer)
+      answer = {err = text:match('^%u+ ') and text or 'ERR ' .. text}
+    end
+    answers[i] = answer
+  end
+  flush_rows()
+  return answers
+end
