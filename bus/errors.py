@@ -14,6 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 
 __all__ = [
+    "ArtifactMissing",
     "EvalbusError",
     "InputError",
     "ReplyError",
@@ -48,6 +49,10 @@ class InputError(EvalbusError):
         place = "" if file is None else f"{file}:{line}: " if line is not None else f"{file}: "
         text = f"{place}{problem}" + (f" ({remedy})" if remedy else "")
         super().__init__(" ".join(text.split()))
+
+
+class ArtifactMissing(InputError):
+    """No store that is known here has these bytes: none was named, or a server forgot them with its last moments."""
 
 
 class ServerError(EvalbusError):

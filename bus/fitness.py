@@ -43,6 +43,7 @@ COMMANDS = (
     "hincrby KEY f 1",
     "hmget KEY f",
     "hset KEY f v",
+    "lindex KEY 0",
     "lrange KEY 0 -1",
     "rpush KEY v",
     "sadd KEY v",
@@ -69,8 +70,8 @@ PRUNING = ("scan 0", "unlink KEY", "xrevrange KEY + - COUNT 1")
 """What it takes beside them to remove a batch. SCAN gives out the names of all keys, so only an operator has it."""
 
 _READS = {
-    "exists", "get", "hget", "hgetall", "hmget", "info", "lrange", "scard", "sismember", "smembers", "time", "xpending",
-    "xrange",
+    "exists", "get", "hget", "hgetall", "hmget", "info", "lindex", "lrange", "scard", "sismember", "smembers", "time",
+    "xpending", "xrange",
 }  # fmt: skip
 READING = tuple(line for line in COMMANDS if line.split()[0] in _READS)
 """Those of them that write nothing: what it takes to look."""

@@ -25,6 +25,7 @@ import msgpack
 from bus.contract import CONTRACT
 from bus.envelopes import decode
 from bus.errors import InputError, ViolationError
+from bus.events import StoredEvent
 from bus.imported import entry as imported
 from bus.keys import BatchKeys
 from bus.link import Link
@@ -200,14 +201,12 @@ async def _told(link: Link, keys: BatchKeys, group: Sequence[_Untold]) -> list[L
     for args, found in zip(granted, await link.commands(reads) if reads else [], strict=True):
         if not found:
             raise ViolationError(f"run {args['run']}: event {args['seq']} is in the history but not in the transcript")
-        flat = found[0][1]
-        args["payload"] = dict(zip(flat[::2], flat[1::2], strict=True))[b"p"].decode("utf-8", "surrogatepass")
+        args["payload"] = StoredEvent.read(found).payload
     return [line for one in group for line in _lines_of(one)]
 
 
-def _read_of(keys: BatchKeys, args: Mapping[str, Any]) -> tuple[str, ...]:
-    seq = f"{args['seq']}-0"
-    return ("XRANGE", keys.transcript(RunId(args["run"])), seq, seq)
+def _read_of(keys: BatchKeys, args: Mapping[str, Any]) -> tuple[str | int, ...]:
+    return ("LINDEX", keys.transcript(RunId(args["run"])), int(args["seq"]) - 1)
 
 
 def _lines_of(untold: _Untold) -> Iterator[Line]:

@@ -9,7 +9,7 @@ has `SHARDS`, and each batch is in one of them.
     evb:{live.0}:endpoint:<endpoint>          HASH    its token buckets and its pause, of all batches and workers
     evb:{live.0}:b:<batch>:batch              HASH    declaration, status, counters
     evb:{live.0}:b:<batch>:run:<run>          HASH    one run: the scalars of all fences
-    evb:{live.0}:b:<batch>:transcript:<run>~<conversation> STREAM one event an entry, ids <seq>-0
+    evb:{live.0}:b:<batch>:transcript:<run>~<conversation> LIST   one event an item; see bus.events
     evb:{live.0}:b:<batch>:desk:<name>        HASH    a bounded desk: places, leases not released yet
     evb:{live.0}:b:<batch>:plane              HASH    admissions of both planes, shadow places taken
     evb:{live.0}:b:<batch>:undo:live|shadow   STREAM  inverses to be run on that plane

@@ -15,7 +15,8 @@ import structlog
 
 from bus.chain import EMPTY_HEAD, next_head
 from bus.envelopes import MAX_PAYLOAD, check_payload
-from bus.errors import InputError, ReplyError, ViolationError
+from bus.errors import ArtifactMissing, InputError, ReplyError, ViolationError
+from bus.events import StoredEvent
 from bus.imported.looking import CODE, IMPORTED_OPEN, only_for_looking
 from bus.keys import registry
 from bus.link import Link
@@ -39,7 +40,7 @@ from bus.redis_tools import ToolSteps
 from bus.scripts import Script, script
 from bus.streams import claimed, delivered
 from bus.tombstones import Tombstone
-from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, Gen, LeaseId, RunId
+from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId, RunId
 from bus.wire import Reply
 
 __all__ = ["RedisBus", "status_of"]
@@ -179,14 +180,9 @@ class RedisBus(CallSteps, ToolSteps):
         """The committed events of a run's present conversation, in order."""
         keys = self.keys(batch)
         conversation = int(await self._link.command("HGET", keys.run(run), "conversation") or 0)
-        reply = await self._link.command("XRANGE", keys.transcript(run, conversation), "-", "+")
-        events = []
-        for entry_id, flat in reply:
-            fields = dict(zip(flat[::2], flat[1::2], strict=True))
-            seq = int(entry_id.split(b"-")[0])
-            payload = fields[b"p"].decode("utf-8", "surrogatepass")
-            events.append(Event(seq, payload, Gen(int(fields[b"g"]))))
-        return events
+        reply = await self._link.command("LRANGE", keys.transcript(run, conversation), 0, -1)
+        stored = [StoredEvent.read(item) for item in reply]
+        return [Event(seq, event.payload, event.gen) for seq, event in enumerate(stored, start=1)]
 
     async def read(
         self, group: Group, consumer: ConsumerId, batches: Sequence[BatchId], count: int, block_ms: int
@@ -332,7 +328,7 @@ class RedisBus(CallSteps, ToolSteps):
         if data is None and self._artifacts is not None:
             data = await self._artifacts.get(digest)
         if data is None:
-            raise InputError(
+            raise ArtifactMissing(
                 f"no artifact {digest}",
                 remedy="name the store that the workers write to: --artifacts DIR, or s3://bucket/prefix",
             )

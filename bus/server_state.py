@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from bus.events import StoredEvent
 from bus.history import Recorded, read_history
 from bus.keys import BatchKeys
 from bus.link import Link
@@ -50,7 +51,7 @@ async def _read(link: Link, keys: BatchKeys, runs: Sequence[RunId]) -> Read:
             ("XRANGE", keys.undo(Plane.LIVE), "-", "+"),
             ("XRANGE", keys.undo(Plane.SHADOW), "-", "+"),
             *(("HGETALL", keys.run(run)) for run in runs),
-            *(("XRANGE", keys.transcript(run), "-", "+") for run in runs),
+            *(("LRANGE", keys.transcript(run), 0, -1) for run in runs),
         ]
     )
     rows, events = rest[: len(runs)], rest[len(runs) :]
@@ -59,7 +60,7 @@ async def _read(link: Link, keys: BatchKeys, runs: Sequence[RunId]) -> Read:
         desk=_fields(desk),
         runs={run: _fields(row) for run, row in zip(runs, rows, strict=True) if row},
         payloads={
-            run: [_fields(entry[1])["p"] for entry in entries] for run, entries in zip(runs, events, strict=True)
+            run: [StoredEvent.read(item).payload for item in items] for run, items in zip(runs, events, strict=True)
         },
         dead=[_fields(entry[1]) for entry in dead],
         planes=_fields(planes),

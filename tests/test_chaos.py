@@ -34,7 +34,7 @@ def test_a_suite_to_which_everything_happens_ends_as_it_does_undisturbed(tmp_pat
         "--seed",
         7,
         "--faults",
-        "all,-failover,-server-lose-tail,-server-clock",
+        "all,-failover,-cluster-failover,-server-lose-tail,-server-clock",
         EVALBUS_CHAOS_RUNS="16",
     )
     must_hold(told)
@@ -62,11 +62,18 @@ def test_a_failover_behind_sentinels_loses_no_run(tmp_path: Path) -> None:
     assert told.json["faults"]["failover"] > 0
 
 
+def test_a_failover_in_a_cluster_loses_no_run(tmp_path: Path) -> None:
+    """The primary that has the batch's slot dies, its replica is elected, and the roles find it."""
+    told = chaos(tmp_path, EXAMPLES / "chaos", "--seed", 5, "--faults", "cluster-failover", EVALBUS_CHAOS_RUNS="12")
+    must_hold(told)
+    assert told.json["faults"]["cluster-failover"] > 0
+    assert told.checks["run.P12"][0] > 0, "its new server knows that it is another one"
+
+
 def test_the_shipped_example_survives_two_minutes_of_chaos(tmp_path: Path) -> None:
     """`examples/repair`, whose verdicts depend on nothing but the programs."""
-    told = chaos(
-        tmp_path, EXAMPLES / "repair", "--seed", 7, "--faults", "all,-failover,-server-lose-tail,-server-clock"
-    )
+    faults = "all,-failover,-cluster-failover,-server-lose-tail,-server-clock"
+    told = chaos(tmp_path, EXAMPLES / "repair", "--seed", 7, "--faults", faults)
     must_hold(told)
     assert told.checks["chaos.P2"] == (46, 0)
 
@@ -86,11 +93,14 @@ def test_a_violation_is_told_with_its_seed_and_the_history_that_shows_it(tmp_pat
     told = chaos(tmp_path, suite, "--seed", 3, "--faults", "kill", "--workers", 2)
     assert told.code == 5
     assert told.broken == {"chaos.P2"}
-    last = told.screen.strip().splitlines()[-1]
-    assert last.startswith("evalbus: seed 3: chaos.P2: ")
+    first, short, last = told.screen.strip().splitlines()[-3:]
+    assert first.startswith("evalbus: seed 3: chaos.P2: ")
+    assert short == "evalbus:   no shorter history shows it than the whole"
+    assert last.startswith("evalbus: seed 3: 1 property broken")
     kept = Path(last.rpartition(" in ")[2])
-    assert kept.is_file()
     assert kept.is_relative_to(tmp_path / "home" / "chaos")
+    assert Path(first.rpartition(" in ")[2]).parent == kept
+    assert {file.name for file in kept.glob("*.jsonl")} == {"undisturbed.jsonl", "chaos-3-1.jsonl"}
 
 
 def test_the_endpoint_of_a_suite_that_asks_none_cannot_fail(tmp_path: Path) -> None:

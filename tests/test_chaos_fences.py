@@ -206,3 +206,7 @@ def test_chaos_finds_a_fence_that_is_switched_off(fence: str, tmp_path: Path) ->
     )
     assert off.broken in told.broken, told.screen
     assert told.code == 5
+    (shortest,) = (tmp_path / "home" / "chaos").rglob(f"*.{off.broken}.shortest.jsonl")
+    assert str(shortest) in told.screen
+    whole = shortest.with_name(shortest.name.removesuffix(f".{off.broken}.shortest.jsonl") + ".jsonl")
+    assert shortest.stat().st_size < whole.stat().st_size

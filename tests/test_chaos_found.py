@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from bus.errors import ServerUnreachable
+from bus.errors import ArtifactMissing, ServerUnreachable
 from bus.link import Link
-from bus.port import Chunk
+from bus.port import BatchSpec, Chunk, Group, Ref
 from bus.target import Target
-from bus.types import Durability
-from tests.batches import FixedDoor, opened
+from bus.types import BatchId, Durability, Gen, LeaseId
+from tests.batches import W1, W2, Batch, FixedDoor, opened
 from tests.model_calls import LIMITS, at, figures, opened_call, succeeded
 from tests.peer import peer
 from tests.suites import MINIMAL, make_suite
+from tests.waiting import soon, until
 from workers import logs
+from workers.catalogue import Served
+from workers.consumer import Consumer, Handler, Lease, Serving
 from workers.run import Run
 from workers.runtime import SystemRuntime
 from workers.solving import SolverError, make_solver
+from workers.suite import Suite
 
 _LOADING = b"role:master\r\nloading:1\r\naof_enabled:0\r\n"
 
@@ -96,3 +103,66 @@ def test_a_log_that_cannot_be_written_costs_its_lines_and_nothing_else(monkeypat
 def _nobody() -> Run:
     """A solver that fails before it looks at its run needs none."""
     return None  # type: ignore[return-value]
+
+
+class _Unserved(Serving):
+    """One batch, whose entries anybody may be given; there is no suite behind it."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.prepare = None
+        self._one = cast(Served, SimpleNamespace(batch=batch.name, lease=1.0, suite=SimpleNamespace(concurrency=1)))
+
+    async def open_batches(self) -> list[Served]:
+        return [self._one]
+
+    async def ended(self) -> bool:
+        return False
+
+    def of(self, batch: BatchId) -> Served:
+        return self._one
+
+
+class _FindsNoArtifact(Handler):
+    """Claims a run and finds that the bytes that it needs are nowhere."""
+
+    def __init__(self, batch: Batch, *, superseded: bool) -> None:
+        self.batch, self.superseded, self.found = batch, superseded, asyncio.Event()
+
+    def prepare(self, suite: Suite, spec: BatchSpec) -> None:
+        pass
+
+    def time_of(self, served: Served) -> float:
+        return 1.0
+
+    async def give_back(self, lease: Lease) -> None:
+        pass
+
+    async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
+        decision = await self.batch.bus.claim(lease.entry, lease_id, W1)
+        lease.ref = Ref(lease.entry.batch, lease.entry.run, lease_id, Gen(decision.answer["gen"]))
+        if self.superseded:
+            await self.batch.claimed(W2, await self.batch.taken(lease.entry, W2))
+        self.found.set()
+        raise ArtifactMissing("no artifact of that name")
+
+
+@pytest.mark.parametrize("superseded", [True, False])
+async def test_who_misses_bytes_under_a_lease_that_is_void_goes_on(server: Target, superseded: bool) -> None:
+    """A server lost its last moments: the bytes, what named them, and the lease. Every scorer that held one ended.
+
+    Under a lease that holds, the bytes should be there: that is told, and the role ends.
+    """
+    async with opened(server.address(), runs=1) as batch:
+        await batch.admit()
+        handler = _FindsNoArtifact(batch, superseded=superseded)
+        consumer = Consumer(batch.bus, SystemRuntime(), Group.WORKER, W1, _Unserved(batch), handler)
+        running = asyncio.create_task(consumer.run())
+        await soon(handler.found.wait())
+        if not superseded:
+            with pytest.raises(ArtifactMissing):
+                await soon(running)
+            return
+        await until(lambda: not consumer._holding, "the lease is let go")
+        assert not running.done()
+        consumer.stop()
+        await soon(running)

@@ -42,6 +42,16 @@ def test_every_fault_can_strike_somewhere_and_those_that_lose_only_where_nothing
     assert not any(world_of(fault, World.SURE) for fault in FAULTS_THAT_LOSE)
 
 
+@pytest.mark.parametrize(
+    ("fault", "only"), [(Fault.FAILOVER, World.REPLICATED), (Fault.CLUSTER_FAILOVER, World.CLUSTER)]
+)
+def test_a_failover_strikes_where_there_is_somebody_to_fail_over_to(fault: Fault, only: World) -> None:
+    """And processes, streams and the endpoint fail there as they do elsewhere."""
+    assert [world for world in World if world_of(fault, world)] == [only]
+    everywhere = (Fault.KILL, Fault.STOP, Fault.REDELIVER, Fault.COPY_ENTRY, Fault.SCRIPT_FLUSH, Fault.ENDPOINT)
+    assert all(world_of(one, only) for one in everywhere)
+
+
 def test_faults_are_named_added_and_taken_away() -> None:
     """In the order of the table, whatever the order of the words."""
     assert read_faults("stop, kill") == (Fault.KILL, Fault.STOP)

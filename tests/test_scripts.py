@@ -206,7 +206,7 @@ def test_the_keys_in_a_header_are_those_that_the_bus_builds(one: Script) -> None
         "desk_model": (keys.desk("model"), "HASH"),
         "desk_judge": (keys.desk("judge"), "HASH"),
         "desk_any": (keys.desk("<desk>"), "HASH"),
-        "transcript": (keys.transcript(RunId("<run>~<conversation>" if "run." in one.name else "<run>")), "STREAM"),
+        "transcript": (keys.transcript(RunId("<run>~<conversation>" if "run." in one.name else "<run>")), "LIST"),
         "planes": (keys.planes, "HASH"),
         "undo_live": (keys.undo(Plane.LIVE), "STREAM"),
         "undo_shadow": (keys.undo(Plane.SHADOW), "STREAM"),

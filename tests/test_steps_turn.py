@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from bus.chain import EMPTY_HEAD, next_head
+from bus.events import StoredEvent
 from bus.port import Group, IntentState, RunState
 from bus.target import Target
 from bus.types import Digest, Verb
@@ -51,8 +52,8 @@ async def test_a_conversation_that_did_nothing_outside_is_given_up_at_once(tools
     payload = f"gave {appended.answer['head'][:8]} up"
     assert decision.answer == {"conversation": 1, "head": next_head(EMPTY_HEAD, payload), "length": 1}
     assert [event.payload for event in await bus.transcript(batch.name, old.run)] == [payload]
-    kept = await batch.wire.call("XRANGE", batch.keys.transcript(old.run, 0), "-", "+")
-    assert [flat[1] for _, flat in kept] == [b"one", b"two"]
+    kept = await batch.wire.call("LRANGE", batch.keys.transcript(old.run, 0), 0, -1)
+    assert [StoredEvent.read(item).payload for item in kept] == ["one", "two"]
     (row,) = await bus.rows(batch.name, [old.run])
     assert (row.state, row.conversation, row.length) == (RunState.RUNNING, 1, 1)
     (record,) = await batch.history("run.turn")

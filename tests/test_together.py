@@ -131,7 +131,7 @@ async def test_a_bound_holds_within_a_crowd(server: Target) -> None:
 
 
 async def test_who_is_refused_late_in_a_crowd_leaves_nothing(batch: Batch) -> None:
-    """Its answer was on the chain already when its admission turned out to be gone: the call's end must not write it."""
+    """Its answer was on the chain already when its admission turned out to be gone: its end must not write it."""
     held = [await batch.claimed(entry=entry) for entry in await read_all(batch)]
     row = await batch.row(held[4].ref.run)
     await batch.wire.call("HDEL", batch.keys.planes, f"a:{row['place']}")

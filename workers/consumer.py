@@ -26,7 +26,7 @@ from typing import Protocol
 
 import structlog
 
-from bus.errors import EvalbusError
+from bus.errors import ArtifactMissing, EvalbusError
 from bus.port import BatchSpec, Bus, Entry, Group, Held, Ref, Runtime
 from bus.types import BatchId, ConsumerId, EntryId, LeaseId
 from workers.catalogue import Served
@@ -268,6 +268,10 @@ class Consumer:
             if not lease.fenced:
                 await self._handler.give_back(lease)
         except EvalbusError as error:
+            if isinstance(error, ArtifactMissing) and not await self._is_live(lease):
+                self._seen_connections = -1  # the entry may still be ours
+                log.warning("lease.lost", batch=entry.batch, run=entry.run, why=str(error))
+                return
             log.error("role.failed", batch=entry.batch, run=entry.run, why=str(error))
             self._failure = self._failure or error
         except Exception:
@@ -278,6 +282,17 @@ class Consumer:
         finally:
             self._holding.pop((entry.batch, entry.id), None)
             self._freed.set()
+
+    async def _is_live(self, lease: Lease) -> bool:
+        """Ask whether the lease still holds.
+
+        A server that lost its last moments has forgotten the bytes, what named them, and that the lease was granted.
+        That is nobody's mistake here; without the question, each machine that held such a lease would stop for good.
+        """
+        if lease.ref is None:
+            return True
+        [beat] = await self._bus.heartbeat(self._group, self._name, Held([lease.ref], []))
+        return beat.applied
 
     async def _try(self, lease: Lease) -> float | None:
         entry, lease_id = lease.entry, LeaseId(self._runtime.token())

@@ -16,7 +16,7 @@ _SHOWN = 20  # entries named of each property; all are counted
 class Property:
     """One property: `see` is told of each case."""
 
-    __slots__ = ("_entries", "_first", "_unit", "examined", "id", "text", "violations")
+    __slots__ = ("_entries", "_unit", "_why", "examined", "id", "text", "violations")
 
     def __init__(self, name: str, text: str, unit: str) -> None:
         """`name`: its stable id. `unit`: what its cases are, in the plural."""
@@ -24,7 +24,7 @@ class Property:
         self.examined = self.violations = 0
         self._unit = unit
         self._entries: list[str] = []
-        self._first = ""
+        self._why = ""  # of the first
 
     def see(self, holds: bool, where: Said | str, why: str, *told: object) -> bool:
         """One more case. Returns `holds`.
@@ -51,7 +51,7 @@ class Property:
     def _tell(self, where: str, why: str) -> None:
         if len(self._entries) < _SHOWN:
             self._entries.append(where)
-        self._first = self._first or f"{where}: {why}"
+        self._why = self._why or why
 
     def check(self) -> Check:
         """What came of it."""
@@ -60,8 +60,8 @@ class Property:
         elif not self.violations:
             says = f"holds for all {self.examined} {self._unit}"
         else:
-            says = f"broken by {self.violations} of {self.examined} {self._unit}; first {self._first}"
-        return Check(f"{self.id}: {self.text}", self.examined, self.violations, tuple(self._entries), says)
+            says = f"broken by {self.violations} of {self.examined} {self._unit}; first {self._entries[0]}: {self._why}"
+        return Check(f"{self.id}: {self.text}", self.examined, self.violations, tuple(self._entries), says, self._why)
 
 
 class Board:

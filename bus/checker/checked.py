@@ -22,6 +22,8 @@ class Check:
     """The ids of those that broke it, the first twenty; of an end state, the run, intent or key."""
     says: str
     """All of it in a line."""
+    why: str = ""
+    """What is wrong with the first of them."""
 
     @builtins.property  # the field above has taken the name
     def id(self) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bus.errors import InputError, ReplyError, ViolationError
+from bus.events import StoredEvent
 from bus.imported.effects import Effects
 from bus.imported.entry import is_event, pack
 from bus.imported.looking import IMPORTED_OPEN
@@ -28,7 +29,7 @@ from bus.link import Link
 from bus.replay.lines import Header
 from bus.replay.replayed import Replayed
 from bus.replay.telling import Told
-from bus.types import RunId
+from bus.types import Gen, RunId
 from bus.values import BatchStatus, RunState
 from bus.wire import Reply
 
@@ -116,10 +117,9 @@ class Import:
         name = _NO_STEP if first.part else f"{first.fence}.{first.op}"
         for told in lines:
             if is_event(told):
-                args, payload = told.args, told.args["payload"].encode("utf-8", "surrogatepass")
-                transcript = self._keys.transcript(RunId(args["run"]))
-                head, gen = told.answer["head"], str(args["gen"])
-                await self._put("XADD", transcript, f"{args['seq']}-0", "p", payload, "h", head, "g", gen)
+                args = told.args
+                event = StoredEvent(Gen(int(args["gen"])), told.answer["head"], args["payload"])
+                await self._put("RPUSH", self._keys.transcript(RunId(args["run"])), bytes(event))
         await self._put("XADD", self._keys.history, first.entry, "o", name, "i", pack(lines))
 
     async def _write_rows(self) -> None:

@@ -18,6 +18,8 @@ local last = nil
 
 local function is_text(v) return type(v) == 'string' and v ~= '' end
 
+local OPTIONAL = {['str?'] = 'str', ['bool?'] = 'bool', ['int?'] = 'int', ['int1?'] = 'int1'}
+
 local function fits(kind, v)
   if kind == 'str' then return is_text(v) end
   if kind == 'bool' then return type(v) == 'boolean' end
@@ -27,12 +29,10 @@ end
 local function wrong(env, kinds)
   if env.schema ~= SCHEMA then return true end
   for field, kind in pairs(kinds) do
-    local optional = kind:sub(-1) == '?'
-    if optional then kind = kind:sub(1, -2) end
     local value = env[field]
     if value == nil then
-      if not optional then return true end
-    elseif not fits(kind, value) then
+      if not OPTIONAL[kind] then return true end
+    elseif not fits(OPTIONAL[kind] or kind, value) then
       return true
     end
   end

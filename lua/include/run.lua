@@ -77,6 +77,13 @@ end
 
 local function emit(stream, run_id) return redis.call('XADD', stream, '*', 'run', run_id) end
 
+-- A result wakes a planner up, and says nothing that the counters do not: of all that one call brings, one will do.
+local is_woken = false
+local function wake_planner(results, run_id)
+  if not is_woken then emit(results, run_id) end
+  is_woken = true
+end
+
 local function ended_by(run, what, lease_id) return run.data['end:' .. lease_id] == what end
 local function end_lease(run, what, lease_id) put(run, 'end:' .. lease_id, what) end
 

@@ -5,7 +5,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          2  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  leases     evb:{live.0}:b:<batch>:leases             HASH
          4  desk_model evb:{live.0}:b:<batch>:desk:model         HASH
-         5  transcript evb:{live.0}:b:<batch>:transcript:<run>~<conversation> STREAM
+         5  transcript evb:{live.0}:b:<batch>:transcript:<run>~<conversation> LIST
          6  dead       evb:{live.0}:b:<batch>:dead               STREAM
          7  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 payload    bytes   3… chunks

@@ -21,7 +21,7 @@ local a, malformed = begin('run.claim', KEYS[10], KEYS[2], {
 })
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run = open_row(KEYS[1])
+local run = open_run(KEYS[1], 'entry', 'attempts', 'calls', 'windows', 't.opens')
 local batch = open_batch(KEYS[2], 'max_deliveries', 'compute_retries', 'heartbeat_ms', 'n:queued', 'n:running')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})
@@ -29,6 +29,7 @@ local chain = chain_of(run, a.run)
 
 -- Whether this conversation put anything on a disk: that of its last holder, and it is gone.
 local function has_written()
+  open_row(KEYS[1])
   local prefix = chain .. '.'
   for field, text in pairs(run.data) do
     local of = field:match('^b%.log:') and text:match('^[01] %d+ %d+ (.*)$')
@@ -37,12 +38,14 @@ local function has_written()
   return 0
 end
 
+local function epoch_taken() return tonumber((run.data['b.took:' .. a.lease_id] or '0'):match('^%d+')) end
+
 local function licence()
   return {
     gen = int(run, 't.gen'), attempts = int(run, 'attempts'), conversation = int(run, 'conversation'),
     turning = run.data.turning and 1 or 0, head = head_of(run), length = int(run, 't.len'),
     unresolved = transcript.unresolved(run), windows = open_windows(run),
-    epoch = tonumber((run.data['b.took:' .. a.lease_id] or '0'):match('^%d+')),
+    epoch = batch.data.heartbeat_ms and epoch_taken() or 0,
     wrote = batch.data.heartbeat_ms and has_written() or 0,
   }
 end
@@ -50,7 +53,7 @@ end
 local function end_here(refusal, detail)
   local places = {desk = open_desk(KEYS[4], 'l:' .. run.data.place), model = KEYS[5], judge = KEYS[6], planes = KEYS[7]}
   if not make_hole(run, batch, places, a.run, refusal.reason, detail) then return refused() end
-  emit(KEYS[9], a.run)
+  wake_planner(KEYS[9], a.run)
   acknowledge(KEYS[8], 'worker', a.entry)
   return done(refusal)
 end
@@ -88,7 +91,8 @@ end
 local of_7 = transcript.lease(run, leases, on_chain(run, a), floor)
 if not step('transcript.lease', of_7, {run = chain}) then return refused() end
 if batch.data.heartbeat_ms then
-  -- Nothing of a predecessor's disk is here: no write of it is proved.
+  -- Nothing of a predecessor's disk is here: no write of it is proved. They are looked for in the whole row.
+  open_row(KEYS[1])
   local args = {workspace = a.run, known_index = 0, command = a.lease_id}
   if not step('sandbox.acquire', sandbox.acquire(run, batch, args, now_ms(batch)), args) then return refused() end
 end

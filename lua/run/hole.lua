@@ -36,6 +36,6 @@ if not make_hole(run, batch, places, a.run, a.why, ARGV[2]) then return refused(
 
 -- writes
 end_lease(run, 'hole', who)
-emit(KEYS[8], a.run)
+wake_planner(KEYS[8], a.run)
 acknowledge(KEYS[7], 'worker', run.data.entry)
 return done(commit())

@@ -3,7 +3,7 @@ WHY      observations enter the transcript here and nowhere else: all of them, o
 KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          2  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  leases     evb:{live.0}:b:<batch>:leases             HASH
-         4  transcript evb:{live.0}:b:<batch>:transcript:<run>~<conversation> STREAM
+         4  transcript evb:{live.0}:b:<batch>:transcript:<run>~<conversation> LIST
          5  dead       evb:{live.0}:b:<batch>:dead               STREAM
          6  history    evb:{live.0}:b:<batch>:history            STREAM
 ARGV     1 envelope    msgpack   2 payload    bytes   3… items

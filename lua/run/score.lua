@@ -24,7 +24,10 @@ local a, malformed = begin('run.score', KEYS[10], KEYS[2], {
   value = 'str', detail = 'str?',
 })
 if not a then return malformed end
-local run = open_row(KEYS[1])
+local run = open_row(KEYS[1], {
+  'state', 'entry', 'place', 'tree', 'calls', 's.lease', 'end:' .. a.lease_id, 'h.epoch', 'h.digest', 'h.bin', 'h.why',
+  'j.candidate', 'j.judge', 'j.epoch', 'j.digest', 'j.review', 'd.live:' .. a.run, 'd.done:' .. a.run,
+})
 local batch = open_batch(KEYS[2], 'replays', 'fenced', 'accepted', 'n:scoring', 'n:scored', 'bin:' .. a.bin)
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 if ended_by(run, 'score', a.lease_id) then return again(duplicate()) end
@@ -44,7 +47,7 @@ if not granted and d.reason:match('_mismatch$') and not run.data['j.digest'] the
   if d.verb == 'reject' then
     make_hole(run, batch, {desk = desk, model = KEYS[4], judge = KEYS[5], planes = KEYS[6]}, a.run, d.reason, why)
     end_lease(run, 'score_hole', a.lease_id)
-    emit(KEYS[8], a.run)
+    wake_planner(KEYS[8], a.run)
   else
     move(run, batch, 'sealed')
     drop(run, 's.lease')
@@ -78,6 +81,6 @@ if not leave_desk(run, desk, KEYS[6]) then return refused() end
 drop(run, 's.lease')
 end_lease(run, 'score', a.lease_id)
 move(run, batch, 'scored')
-emit(KEYS[8], a.run)
+wake_planner(KEYS[8], a.run)
 acknowledge(KEYS[7], 'scorer', run.data.entry)
 return done(commit())

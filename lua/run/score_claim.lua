@@ -20,7 +20,10 @@ local a, malformed = begin('run.score_claim', KEYS[10], KEYS[2], {
 })
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run = open_row(KEYS[1])
+local run = open_row(KEYS[1], {
+  'state', 'entry', 's.lease', 's.attempts', 'h.epoch', 'h.digest', 'h.bin', 'h.why', 't.head', 'tree', 'artifact', 'calls',
+  'j.candidate', 'j.judge', 'j.epoch',
+})
 local batch = open_batch(KEYS[2], 'max_deliveries', 'max_in_flight', 'fenced', 'heartbeat_ms', 'n:sealed', 'n:scoring')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})
@@ -49,7 +52,7 @@ if int(run, 's.attempts') >= int(batch, 'max_deliveries') then
   if not make_hole(run, batch, places, a.run, 'judge_failed', 'every scorer that held it went silent') then
     return refused()
   end
-  emit(KEYS[9], a.run)
+  wake_planner(KEYS[9], a.run)
   acknowledge(KEYS[8], 'scorer', a.entry)
   return done(reject('judge_failed'))
 end

@@ -37,6 +37,6 @@ if not make_hole(run, batch, places, a.run, a.why, ARGV[2]) then return refused(
 -- writes
 end_lease(run, 'score_hole', who)
 redis.call('SREM', KEYS[9], a.run)
-emit(KEYS[8], a.run)
+wake_planner(KEYS[8], a.run)
 acknowledge(KEYS[7], 'scorer', run.data.entry)
 return done(commit())

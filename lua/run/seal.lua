@@ -5,7 +5,7 @@ KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          2  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  leases     evb:{live.0}:b:<batch>:leases             HASH
          4  planes     evb:{live.0}:b:<batch>:plane              HASH
-         5  transcript evb:{live.0}:b:<batch>:transcript:<run>~<conversation> STREAM
+         5  transcript evb:{live.0}:b:<batch>:transcript:<run>~<conversation> LIST
          6  dead       evb:{live.0}:b:<batch>:dead               STREAM
          7  runs       evb:{live.0}:b:<batch>:runs               STREAM
          8  scores     evb:{live.0}:b:<batch>:scores             STREAM
@@ -21,7 +21,9 @@ local a, malformed = begin('run.seal', KEYS[9], KEYS[2], {
   seq = 'int1', head = 'str', tree_hash = 'str?', artifact = 'str?',
 })
 if not a then return malformed end
-local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], 'heartbeat_ms', 'n:running', 'n:sealed')
+local run = open_run(KEYS[1], 'entry', 'place', 'calls', 'windows', 't.i:' .. number_text(a.seq),
+  'end:' .. a.lease_id, 'p.row:' .. result_key(a))
+local batch = open_batch(KEYS[2], 'heartbeat_ms', 'n:running', 'n:sealed')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 a.payload = ARGV[2]
 if not is_text(a.payload) then return refused(reject('schema')) end

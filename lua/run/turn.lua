@@ -4,7 +4,7 @@ WHY      what the old conversation did outside would stand beside the new one, w
 KEYS     1  run        evb:{live.0}:b:<batch>:run:<run>          HASH
          2  batch      evb:{live.0}:b:<batch>:batch              HASH
          3  leases     evb:{live.0}:b:<batch>:leases             HASH
-         4  transcript evb:{live.0}:b:<batch>:transcript:<run>~<conversation> STREAM
+         4  transcript evb:{live.0}:b:<batch>:transcript:<run>~<conversation> LIST
          5  tools      evb:{live.0}:b:<batch>:tools              STREAM
          6  planes     evb:{live.0}:b:<batch>:plane              HASH
          7  undo_live  evb:{live.0}:b:<batch>:undo:live          STREAM
@@ -91,7 +91,7 @@ if not step('transcript.fence', transcript.fence(run, old, floor), old) then ret
 local epoch = {epoch = following}
 if not step('indoubt.turn', indoubt.turn(run, epoch), epoch) then return refused() end
 expire_windows(run)
-local gone = {'t.head', 't.len', 'turning'}
+local gone = {'t.head', 't.len', 't.opens', 'turning'}
 for field in pairs(run.data) do
   if field:match('^[tm]%.i:') then gone[#gone + 1] = field end
 end

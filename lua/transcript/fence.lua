@@ -2,9 +2,9 @@
 --
 -- Run row:  t.gen    the last generation minted      t.lease  the live lease id; absent when none is live
 --           t.head   head of the chain               t.len    number of events
---           t.sealed '1' once sealed                 t.i:<seq> an intention: '<gen> <digest>'
+--           t.sealed '1' once sealed                 t.i:<seq> an intention: '<gen> <digest>'      t.opens how many
 -- leases    lease id → run, for every lease ever granted in the batch
--- transcript stream: entry <seq>-0 with p payload, h head after it, g generation
+-- transcript list: '<generation> <head after it> <payload>' for each event, that of seq 1 first
 --#include "include/call.lua"
 local transcript = {}
 local EMPTY_HEAD = string.rep('0', 64)
@@ -16,8 +16,11 @@ local function intention(run, seq)
   if gen then return {gen = tonumber(gen), digest = digest} end
 end
 
+-- The row is read whole for them only when there are any.
 function transcript.unresolved(run)
   local seqs = {}
+  if int(run, 't.opens') == 0 then return seqs end
+  open_row(run.key)
   for field in pairs(run.data) do
     local seq = field:match('^t%.i:(%d+)$')
     if seq then seqs[#seqs + 1] = tonumber(seq) end
@@ -73,43 +76,40 @@ function transcript.not_live(run, leases_key, a, floor)
   return reject('lease_mismatch')
 end
 
-local function head_at(run, stream_key, seq)
+local function head_at(run, transcript_key, seq)
   if seq == int(run, 't.len') then return head_of(run) end
   if seq > int(run, 't.len') then return nil end
-  local id = number_text(seq) .. '-0'
-  local found = redis.call('XRANGE', stream_key, id, id)[1]
-  local fields = found and found[2] or {}
-  for i = 1, #fields, 2 do
-    if fields[i] == 'h' then return fields[i + 1] end
-  end
+  return (redis.call('LINDEX', transcript_key, seq - 1) or ''):match('^%d+ (%x+) ')
 end
 
 -- `a.head` is head′ as the caller computed it: the server has no SHA-256, and replay computes it again.
 -- The event itself waits in `events` until the whole command is granted.
-function transcript.append(run, leases_key, stream_key, a, events, floor)
+function transcript.append(run, leases_key, transcript_key, a, events, floor)
   local stale = transcript.not_live(run, leases_key, a, floor)
   if stale then return stale end
   if run.data['t.sealed'] then return reject('sealed') end
   if a.seq == int(run, 't.len') + 1 then
     if a.parent ~= head_of(run) then return reject('forged_prefix') end
   else
-    if head_at(run, stream_key, a.seq) == a.head then return duplicate({head = a.head}) end
+    if head_at(run, transcript_key, a.seq) == a.head then return duplicate({head = a.head}) end
     if a.parent ~= head_of(run) then return reject('forged_prefix') end
     return reject('seq_gap')
   end
   local intended = intention(run, a.seq)
   if (intended and intended.digest) ~= a.intent then return reject('intent_mismatch') end
-  drop(run, 't.i:' .. number_text(a.seq))
+  if intended then
+    drop(run, 't.i:' .. number_text(a.seq))
+    add(run, 't.opens', -1)
+  end
   put(run, 't.len', a.seq)
   put(run, 't.head', a.head)
   events[#events + 1] = {seq = a.seq, payload = a.payload, head = a.head, gen = a.gen}
   return commit({head = a.head})
 end
 
-function transcript.write_events(stream_key, events)
+function transcript.write_events(transcript_key, events)
   for _, event in ipairs(events) do
-    redis.call('XADD', stream_key, number_text(event.seq) .. '-0',
-      'p', event.payload, 'h', event.head, 'g', number_text(event.gen))
+    redis.call('RPUSH', transcript_key, table.concat({number_text(event.gen), event.head, event.payload}, ' '))
   end
 end
 
@@ -133,6 +133,7 @@ function transcript.intend(run, leases_key, a, floor)
   if a.parent ~= head_of(run) then return reject('forged_prefix') end
   if a.seq <= int(run, 't.len') then return reject('seq_gap') end
   put(run, 't.i:' .. number_text(a.seq), number_text(a.gen) .. ' ' .. a.digest)
+  add(run, 't.opens', 1)
   return commit()
 end
 

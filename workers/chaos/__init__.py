@@ -6,7 +6,8 @@ with the fences, and compared with what a lab endpoint counted and with what the
 
     faults.py      what can fail, and what each fault is
     plan.py        which one strikes when, from the seed
-    server.py      a server of our own that dies on demand; server_set.py: one with a replica and Sentinels
+    server.py      a server of our own that dies on demand
+    server_set.py  one with a replica and a Sentinel; cluster_set.py: six, in a cluster; several.py: what these share
     proxy.py       the network before it
     stage.py       all that a batch takes: server, network, lab, processes; scene.py: a batch under way
     processes.py, servers.py, network.py    how each fault strikes, and how it is undone
@@ -15,6 +16,9 @@ with the fences, and compared with what a lab endpoint counted and with what the
     batch.py       one batch, disturbed or not
     examining.py   its history: checked, replayed, compared
     report.py      what all batches came to
+    shortening.py  the shortest history that shows a violation; excerpts.py: an export without some of its entries
+    telling.py     a short history in words
+    keeping.py     what stays of a chaos that found something
     command.py     `evalbus chaos`
 """
 

@@ -86,8 +86,9 @@ async def run_batch(stage: Stage, name: BatchId, crew: Crew, storm: Storm | None
     loop = asyncio.get_running_loop()
     spec = stage.spec(name)
     await stage.bus.create(spec)
-    deaths = Deaths(stage.ask, stage.bus.keys(name))
-    scene = Scene(stage, stage.bus.keys(name), deaths, spec.lease_ms / 1000)
+    keys = (await stage.bus.of(name)).keys(name)
+    deaths = Deaths(stage.ask, keys)
+    scene = Scene(stage, keys, deaths, spec.lease_ms / 1000)
     began = loop.time()
     stage.start(name, crew.workers, crew.scorers)
     over, silence = asyncio.Event(), _silence(stage, spec)
@@ -98,6 +99,12 @@ async def run_batch(stage: Stage, name: BatchId, crew: Crew, storm: Storm | None
         if storm is not None:
             await strike_until(over, scene, storm.plan, storm.seconds)
             calm = loop.time()
+            if watching.done() and not watching.exception() and not (await stage.bus.counters(name)).status.ended:
+                # A server that lost its last moments has lost the batch's end with them, and nobody is left to end it.
+                log.info("batch.resumed", why="its end was lost")
+                await stage.fleet.stop()
+                stage.start(name, crew.workers, crew.scorers)
+                watching = asyncio.create_task(_resumed(stage, name, crew, None))
         bound = None if storm is None else silence + 2 * storm.undisturbed
         await asyncio.wait({watching}, timeout=bound)
         if not watching.done():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import shutil
 import signal
 import sys
 import time
@@ -22,6 +21,7 @@ from workers import nursery
 from workers.chaos.batch import Crew, Storm, run_batch
 from workers.chaos.examining import Examined, Opened, examine
 from workers.chaos.faults import Fault, World, read_faults, world_of
+from workers.chaos.keeping import keep
 from workers.chaos.plan import MISCHIEF, POINTS, Point, Strike, strikes
 from workers.chaos.report import Report
 from workers.chaos.server import clock_library
@@ -64,7 +64,8 @@ def run_chaos(options: ChaosOptions, console: Console) -> Report:
     try:
         with lodging(options.suite, options.seed, options.plane) as lodged:
             report = asyncio.run(_until_told(_Chaos(options, lodged, _fitting(faults, lodged), strays).run()))
-            kept = None if report.ok else _keep(lodged, home_directory(options.home), options.seed)
+            kept = home_directory(options.home) / "chaos" / f"{lodged.suite.name}-{options.seed}"
+            violations = [] if report.ok else keep(report.examined, lodged.root, kept)
     except asyncio.CancelledError:
         raise Interrupted("interrupted; nothing is kept of a chaos that has not ended") from None
     finally:
@@ -72,11 +73,12 @@ def run_chaos(options: ChaosOptions, console: Console) -> Report:
     report.show(console)
     if options.json_file is not None:
         write_whole(options.json_file, json.dumps(report.as_json(), indent=1, ensure_ascii=False) + "\n")
-    lines = list(report.violations(kept))
-    for line in lines[:-1]:
-        print(f"evalbus: {line}", file=sys.stderr)
-    if lines:
-        raise ViolationError(lines[-1])
+    for violation in violations:
+        for line in violation.told(options.seed):
+            print(f"evalbus: {line}", file=sys.stderr)
+    if violations:
+        count = "1 property" if len(violations) == 1 else f"{len(violations)} properties"
+        raise ViolationError(f"seed {options.seed}: {count} broken; histories and logs are in {kept}")
     return report
 
 
@@ -103,18 +105,6 @@ def _fitting(faults: Sequence[Fault], lodged: Lodging) -> tuple[Fault, ...]:
     return found
 
 
-def _keep(lodged: Lodging, home: Path, seed: int) -> Path:
-    """Put what can be looked at where it stays: histories, and the logs of processes and servers."""
-    kept = home / "chaos" / f"{lodged.suite.name}-{seed}"
-    shutil.rmtree(kept, ignore_errors=True)
-    kept.mkdir(parents=True)
-    for file in lodged.root.glob("*/*.jsonl"):
-        shutil.copy2(file, kept / file.name)
-    for logs in lodged.root.glob("*/logs"):
-        shutil.copytree(logs, kept / "logs", dirs_exist_ok=True)
-    return kept
-
-
 class _Chaos:
     """All batches, one after the other."""
 
@@ -139,13 +129,13 @@ class _Chaos:
             storm = Storm(plans[world], seconds, calm.ended.seconds)
             report.examined.append(await self._batch(world, storm, calm.checked))
             if report.stuck or report.examined[-1].broken:
-                break  # the shortest history that shows it is the first
+                break
         return report
 
     async def _batch(self, world: World, storm: Storm | None, undisturbed: Checked | None) -> Examined:
         number, self._number = self._number, self._number + 1
         name = BatchId("undisturbed" if storm is None else f"chaos-{self._options.seed}-{number}")
-        async with staged(self._lodged, world, number) as stage:
+        async with staged(self._lodged, world, number, name) as stage:
             opened = Opened.of(self._lodged.lab)
             ended = await run_batch(stage, name, self._crew, storm)
             found = await examine(stage, ended, opened, undisturbed)

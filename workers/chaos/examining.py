@@ -12,6 +12,7 @@ from pathlib import Path
 from bus.checker import Books, Check, Checked, Checker
 from bus.errors import InputError, ViolationError
 from bus.replay.replayed import Replay
+from bus.replay.telling import DiffersError
 from workers.chaos.batch import Ended
 from workers.chaos.deaths import Recovery, recoveries
 from workers.chaos.faults import FAULTS_THAT_LOSE, Fault
@@ -20,7 +21,7 @@ from workers.exporting import exported_lines
 from workers.job import info_of
 from workers.lab import Lab
 
-__all__ = ["Examined", "Opened", "examine"]
+__all__ = ["Examined", "Opened", "examine", "replayed", "restarted"]
 
 _QUIET = 90.0  # seconds in which the lab has to have answered all that it was asked
 _SHOWN = 20
@@ -51,6 +52,8 @@ class Examined:
     recoveries: Sequence[Recovery]
     compared: bool
     """The endpoint's books were."""
+    timed: bool = True
+    """The entries' times mean something."""
 
     @property
     def broken(self) -> tuple[Check, ...]:
@@ -68,14 +71,16 @@ async def examine(stage: Stage, ended: Ended, opened: Opened, undisturbed: Check
         async for line in exported_lines(stage.bus, ended.name, info):
             out.write(line)
     loses = any(fault in FAULTS_THAT_LOSE for fault in ended.faults)
+    if stage.servers is not None:  # what stands by for a primary may take its place on a slow machine unasked
+        loses = loses or await asyncio.to_thread(restarted, history)
     books = None if loses or not lodging.uses_lab else _books(stage, opened)
     timed = not ended.faults.get(Fault.SERVER_CLOCK)
     checked = await asyncio.to_thread(_check, history, books, timed)
-    checks = [*checked.checks, _ends(ended, checked), await asyncio.to_thread(_replayed, history, timed)]
+    checks = [*checked.checks, _ends(ended, checked), await asyncio.to_thread(replayed, history, timed=timed)]
     if undisturbed is not None:
         checks.append(await asyncio.to_thread(_same, history, checked, undisturbed))
     recovered = recoveries(ended.deaths, checked) if timed else ()
-    return Examined(ended, history, checked, tuple(checks), recovered, books is not None)
+    return Examined(ended, history, checked, tuple(checks), recovered, books is not None, timed)
 
 
 async def _quiet(lab: Lab) -> None:
@@ -106,9 +111,9 @@ def _check(history: Path, books: Books | None, timed: bool) -> Checked:
 
 def _check_of(name: str, says: str, of: str, examined: int, broken: Mapping[str, str]) -> Check:
     first = next(iter(broken.items()), None)
-    told = f"{name}: {says} ({examined:,} {of}, {len(broken)} violations)"
-    told += f": {first[0]}: {first[1]}" if first else ""
-    return Check(f"{name}: {says}", examined, len(broken), tuple(broken)[:_SHOWN], told)
+    found = f"broken by {len(broken)} of {examined} {of}; first {first[0]}: {first[1]}" if first else ""
+    found = found or (f"holds for all {examined} {of}" if examined else f"nothing to examine: no {of}")
+    return Check(f"{name}: {says}", examined, len(broken), tuple(broken)[:_SHOWN], found, first[1] if first else "")
 
 
 def _ends(ended: Ended, checked: Checked) -> Check:
@@ -146,7 +151,13 @@ def _holes(history: Path, reasons: frozenset[str]) -> set[str]:
     return found
 
 
-def _replayed(history: Path, timed: bool) -> Check:
+def restarted(history: Path) -> bool:
+    """Whether the batch met another life of its server, or another server."""
+    with history.open("rb") as lines:
+        return any(b'"op":"restarted"' in line and json.loads(line).get("fence") == "run" for line in lines)
+
+
+def replayed(history: Path, *, timed: bool) -> Check:
     """Each decision is the one that the reference models take.
 
     The models are told the time by the entries' ids, which do not go back. So where the server's clock did, nothing is
@@ -162,6 +173,8 @@ def _replayed(history: Path, timed: bool) -> Check:
             for line in lines:
                 replay.feed(line)
         replay.finish()
+    except DiffersError as error:
+        broken = {f"line {error.line}": error.problem}
     except (ViolationError, InputError) as error:
         broken = {f"line {replay.entries + 1}": str(error)}
     return _check_of("chaos.P3", says, "decisions", replay.entries, broken)

@@ -49,6 +49,8 @@ class Fault(StrEnum):
     """The server's clock jumps by some lease times, forth or back, and a little later to where it belongs."""
     FAILOVER = "failover"
     """The primary is killed behind its Sentinels; a replica takes its place."""
+    CLUSTER_FAILOVER = "cluster-failover"
+    """The primary of the batch's slot is killed in its cluster; a replica takes its place."""
 
     CUT = "cut"
     """All connections are cut."""
@@ -80,9 +82,11 @@ class World(StrEnum):
     """
     REPLICATED = "replicated"
     """A primary, a replica and Sentinels: likewise."""
+    CLUSTER = "cluster"
+    """Three primaries with a replica each: likewise."""
 
 
-FAULTS_THAT_LOSE = frozenset({Fault.SERVER_LOSE_TAIL, Fault.FAILOVER})
+FAULTS_THAT_LOSE = frozenset({Fault.SERVER_LOSE_TAIL, Fault.FAILOVER, Fault.CLUSTER_FAILOVER})
 """After these the books of the endpoint hold more than the history, and are not compared."""
 
 _ON_ONE_SERVER = frozenset(
@@ -107,9 +111,11 @@ def world_of(fault: Fault, world: World) -> bool:
         case World.SURE:
             return fault not in FAULTS_THAT_LOSE and fault is not Fault.SERVER_CLOCK
         case World.FORGETFUL:
-            return fault is not Fault.FAILOVER
+            return fault not in (Fault.FAILOVER, Fault.CLUSTER_FAILOVER)
         case World.REPLICATED:
-            return fault not in _ON_ONE_SERVER
+            return fault not in _ON_ONE_SERVER and fault is not Fault.CLUSTER_FAILOVER
+        case World.CLUSTER:
+            return fault not in _ON_ONE_SERVER and fault is not Fault.FAILOVER
 
 
 def read_faults(written: str | None) -> tuple[Fault, ...]:

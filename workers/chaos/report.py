@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from workers.chaos.examining import Examined
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import Console
 
 __all__ = ["Report", "percentile"]
-
-_ENTRIES = 5
 
 
 def percentile(values: Sequence[int], share: float) -> int | None:
@@ -126,14 +122,6 @@ class Report:
         ]
         for label, value in rows:
             console.print(f"{label:<12} {value}", markup=False, soft_wrap=True)
-
-    def violations(self, kept: Path | None) -> Iterable[str]:
-        """A line each, and where its history is."""
-        for one in self.examined:
-            for check in one.broken:
-                entries = ", ".join(check.entries[:_ENTRIES])
-                file = one.history.name if kept is None else str(kept / one.history.name)
-                yield f"seed {self.seed}: {check.says} [{entries}] in {file}"
 
     def _settled(self) -> str:
         times = [round(1000 * one.ended.settled) for one in self.examined if one.ended.settled is not None]

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bus.errors import ReplyError, ServerUnfit, ServerUnreachable
-from bus.info import parse_info
 from bus.target import Target
 from bus.wire import Reply
 from workers.chaos.server import Process, ask
+from workers.chaos.several import free_ports, replication, until
 
 __all__ = ["ServerSet"]
 
 _NAME = "chaos"
 _SILENT_MS = 1_000  # after which the Sentinel takes a server for dead
-_PATIENCE = 60.0  # seconds for what must come
-_AWAY = (ReplyError, ServerUnfit, ServerUnreachable)
 
 
 @dataclass(slots=True)
@@ -42,7 +37,7 @@ class ServerSet:
             (directory / name).mkdir()
             return directory / name
 
-        first, second, watcher = (Target(host="127.0.0.1", port=port) for port in _free_ports(3))
+        first, second, watcher = (Target(host="127.0.0.1", port=port) for port in free_ports(3))
         options = {"repl-diskless-sync-delay": "0"}
         primary = Process(place("a"), first, options)
         replica = Process(place("b"), second, {**options, "replicaof": f"127.0.0.1 {first.port}"})
@@ -60,11 +55,16 @@ class ServerSet:
         """For `--url`."""
         return f"sentinel://127.0.0.1:{self.sentinel.target.port}/{_NAME}"
 
+    @property
+    def processes(self) -> Sequence[Process]:
+        """All that was started."""
+        return [*self.servers, self.sentinel]
+
     async def start(self) -> None:
         """Raises ServerUnreachable."""
-        for one in (*self.servers, self.sentinel):
+        for one in self.processes:
             await one.start()
-        await self._until(self._is_whole, "the replica to follow, and the Sentinel to know it")
+        await until(self._is_whole, "the replica to follow, and the Sentinel to know it")
 
     async def stop(self) -> None:
         """End them all."""
@@ -76,56 +76,28 @@ class ServerSet:
         dead = self.primary
         await dead.kill()
         try:
-            await self._until(lambda: self._has_left(dead), "another primary")
+            await until(lambda: self._has_left(dead), "another primary")
             await asyncio.sleep(away)
         finally:
             await dead.start()
-        await self._until(self._is_whole, "the killed one to follow the new primary")
+        await until(self._is_whole, "the killed one to follow the new primary")
 
     async def _has_left(self, dead: Process) -> bool:
         reply = await ask(self.sentinel.target, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", _NAME)
         found = next(one for one in self.servers if one.target.port == int(reply[1]))
-        if found is dead or (await _replication(found))["role"] != "master":
+        if found is dead or (await replication(found))["role"] != "master":
             return False
         self.primary = found
         return True
 
     async def _is_whole(self) -> bool:
         (other,) = [one for one in self.servers if one is not self.primary]
-        facts = await _replication(other)
+        facts = await replication(other)
         known = _fields(await ask(self.sentinel.target, "SENTINEL", "MASTER", _NAME))
         follows = facts["role"] == "slave" and facts.get("master_link_status") == "up"
         return follows and known["num-slaves"] == "1" and known["flags"] == "master"
-
-    @staticmethod
-    async def _until(condition: object, what: str) -> None:
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                if await condition():  # type: ignore[operator]
-                    return
-            except _AWAY:
-                pass
-            if time.monotonic() > deadline:
-                raise ServerUnreachable(f"waited {_PATIENCE:.0f} s in vain for {what}")
-            await asyncio.sleep(0.05)
-
-
-async def _replication(one: Process) -> Mapping[str, str]:
-    return parse_info(await ask(one.target, "INFO", "replication"))
 
 
 def _fields(flat: Reply) -> Mapping[str, str]:
     words = [word.decode() for word in flat]
     return dict(zip(words[::2], words[1::2], strict=True))
-
-
-def _free_ports(count: int) -> list[int]:
-    taken = [socket.socket() for _ in range(count)]
-    try:
-        for one in taken:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in taken]
-    finally:
-        for one in taken:
-            one.close()

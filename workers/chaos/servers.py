@@ -76,7 +76,7 @@ async def server_lose_tail(scene: Scene, strike: Strike) -> None:
 
 
 async def failover(scene: Scene, strike: Strike) -> None:
-    """The primary is killed, and comes back as a follower."""
+    """The primary is killed, behind Sentinels or in a cluster, and comes back as a follower."""
     servers = scene.stage.servers
     if servers is None:
         return

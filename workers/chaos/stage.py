@@ -14,13 +14,15 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bus.cluster import ServerBus, open_bus
 from bus.connection import Endpoint
 from bus.failpoints import ENVIRONMENT
+from bus.keys import shard_of, slot_of
 from bus.port import BatchSpec
-from bus.redis_bus import RedisBus
 from bus.server import unix_url
 from bus.types import BatchId, Durability, Plane
 from bus.wire import Reply
+from workers.chaos.cluster_set import ClusterSet
 from workers.chaos.faults import World
 from workers.chaos.proxy import Proxy
 from workers.chaos.server import Server, ask, clock_library
@@ -102,11 +104,11 @@ class Stage:
     directory: Path
     url: str
     """How the processes reach the server."""
-    bus: RedisBus
+    bus: ServerBus
     """Our own look at it."""
     server: Server | None = None
     proxy: Proxy | None = None
-    servers: ServerSet | None = None
+    servers: ServerSet | ClusterSet | None = None
     fleet: Fleet = field(init=False)
 
     def __post_init__(self) -> None:
@@ -123,11 +125,11 @@ class Stage:
     def pids(self) -> set[int]:
         """The processes that somebody here waits for."""
         servers = [] if self.server is None else [self.server.process]
-        servers += [] if self.servers is None else [*self.servers.servers, self.servers.sentinel]
+        servers += [] if self.servers is None else self.servers.processes
         return self.fleet.pids | {one.process.pid for one in servers if one.process is not None}
 
     async def ask(self, *command: str | bytes | int) -> Reply:
-        """One command to the server, nothing between. Raises ServerUnreachable, ReplyError."""
+        """One command to the server that has the batch, nothing between. Raises ServerUnreachable, ReplyError."""
         target = self.server.target if self.server is not None else None
         if self.servers is not None:
             target = self.servers.primary.target
@@ -160,19 +162,18 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def staged(lodging: Lodging, world: World, number: int) -> AsyncIterator[Stage]:
-    """A stage of its own, `number`: a world that a batch left broken is nobody else's."""
+async def staged(lodging: Lodging, world: World, number: int, name: BatchId) -> AsyncIterator[Stage]:
+    """A stage of its own for one batch, `number` and `name`: a world that one left broken is nobody else's."""
     directory = lodging.root / str(number)
     directory.mkdir()
     async with contextlib.AsyncExitStack() as stack:
-        if world is World.REPLICATED:
-            servers = ServerSet.of(directory)
+        servers = _set_of(lodging, world, directory, name)
+        if servers is not None:
             stack.push_async_callback(servers.stop)
             await servers.start()
             url, direct = servers.url, servers.url
             server, proxy = None, None
         else:
-            servers = None
             server = Server.of(directory / "data", clock_library() if world is World.FORGETFUL else None)
             stack.push_async_callback(server.process.kill)
             await server.process.start()
@@ -181,8 +182,19 @@ async def staged(lodging: Lodging, world: World, number: int) -> AsyncIterator[S
             await proxy.start()
             url, direct = unix_url(proxy.path), server.target.url
         endpoint = Endpoint.from_options(direct, None)
-        bus = RedisBus(
+        bus = open_bus(
             endpoint, SystemRuntime(), plane=lodging.plane, lease=lodging.suite.lease, durability=Durability.STANDARD
         )
         stack.push_async_callback(bus.aclose)
         yield Stage(lodging, world, directory, url, bus, server, proxy, servers)
+
+
+def _set_of(lodging: Lodging, world: World, directory: Path, name: BatchId) -> ServerSet | ClusterSet | None:
+    """The servers of a world that has several."""
+    match world:
+        case World.REPLICATED:
+            return ServerSet.of(directory)
+        case World.CLUSTER:
+            return ClusterSet.of(directory, slot_of(lodging.plane, shard_of(name)))
+        case World.SURE | World.FORGETFUL:
+            return None

@@ -41,6 +41,7 @@ _BLOWS: Mapping[Fault, Blow] = {
     Fault.SCRIPT_FLUSH: servers.script_flush,
     Fault.MEMORY_FULL: servers.memory_full,
     Fault.FAILOVER: servers.failover,
+    Fault.CLUSTER_FAILOVER: servers.failover,
     Fault.CUT: network.cut,
     Fault.HALF_OPEN: network.half_open,
     Fault.DELAY: network.delay,

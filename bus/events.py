@@ -1,0 +1,31 @@
+"""Events of a transcript as they lie on the server: `<generation> <head after it> <payload>`, in a list, seq 1 first.
+
+A stream would be the obvious thing, but its first node takes four kilobytes, and most transcripts have one short event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bus.types import Digest, Gen
+
+__all__ = ["StoredEvent"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """One event. `head` is that of the chain behind it, `gen` the generation that appended it."""
+
+    gen: Gen
+    head: Digest
+    payload: str
+
+    @classmethod
+    def read(cls, stored: bytes) -> StoredEvent:
+        """Raises ValueError for what is no event."""
+        gen, head, payload = stored.split(b" ", 2)
+        return cls(Gen(int(gen)), Digest(head.decode()), payload.decode("utf-8", "surrogatepass"))
+
+    def __bytes__(self) -> bytes:
+        """As it is stored."""
+        return f"{self.gen} {self.head} ".encode() + self.payload.encode("utf-8", "surrogatepass")
