@@ -49,6 +49,11 @@ class Attendance:
         """Nobody gets a turn any more; who has one keeps it."""
         self._over = True
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody has a turn, or waits for one."""
+        return bool(self._asking)
+
     async def dismiss(self) -> None:
         """`end`, and cancel who has a turn or waits for one. Returns when they have let go, or after a while."""
         self.end()

@@ -150,6 +150,7 @@ class Consumer:
     def stop(self) -> None:
         """Take nothing new and hand back what is held."""
         self._stopping.set()
+        self._freed.set()
 
     async def run(self) -> None:
         """Serve until stopped, or until the one batch that was asked for has ended. Raises EvalbusError."""
@@ -242,10 +243,10 @@ class Consumer:
 
     async def _wait_for_a_slot(self) -> None:
         self._freed.clear()
-        waits = {asyncio.create_task(self._freed.wait()), asyncio.create_task(self._stopping.wait())}
-        _, rest = await asyncio.wait(waits, timeout=_LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED)
-        for task in rest:
-            task.cancel()
+        if not self._stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_EVERY):
+                    await self._freed.wait()
 
     # --- holding -----------------------------------------------------------------------------------------
 

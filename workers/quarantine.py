@@ -19,7 +19,7 @@ A run that waits for its tool calls stands aside meanwhile, or each would wait f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -67,9 +67,11 @@ class Quarantine:
 
     def __init__(self) -> None:
         """Nobody is in."""
-        self._in: list[Place] = []
+        self._in: dict[Place, None] = {}
+        self._suspects = 0  # of those who are in
         self._waiting: list[Place] = []  # suspects
         self._changed = asyncio.Condition()
+        self._standing = 0  # who waits for a change
 
     def is_in_the_way(self, place: Place) -> bool:
         """Whether a suspect waits for that one to leave."""
@@ -93,21 +95,29 @@ class Quarantine:
             await self._leave(place)
 
     async def _come(self, place: Place) -> None:
+        if place.suspect or self._suspects or self._waiting:  # nearly never: who comes is waited for by nobody
+            await self._wait_to_come(place)
+        self._in[place] = None
+        self._suspects += place.suspect
+
+    async def _wait_to_come(self, place: Place) -> None:
         async with self._changed:
             if place.suspect:
                 self._waiting.append(place)
             try:
-                await self._changed.wait_for(lambda: self._has_room_for(place))
+                await self._wait_for(lambda: self._has_room_for(place))
             finally:
                 if place.suspect:
                     self._waiting.remove(place)
                     self._changed.notify_all()  # one that waits no more keeps no run out
-            self._in.append(place)
 
     async def _leave(self, place: Place) -> None:
-        async with self._changed:
-            if place in self._in:  # it may have left from outside
-                self._in.remove(place)
+        if place not in self._in:  # it has left from outside
+            return
+        del self._in[place]
+        self._suspects -= place.suspect
+        if self._standing:
+            async with self._changed:
                 self._changed.notify_all()
 
     async def _stand(self, place: Place, *, aside: bool) -> None:
@@ -115,7 +125,14 @@ class Quarantine:
             place.is_aside = aside
             self._changed.notify_all()
             if not aside:
-                await self._changed.wait_for(lambda: self._may_go_on(place))
+                await self._wait_for(lambda: self._may_go_on(place))
+
+    async def _wait_for(self, holds: Callable[[], bool]) -> None:
+        self._standing += 1
+        try:
+            await self._changed.wait_for(holds)
+        finally:
+            self._standing -= 1
 
     def _has_room_for(self, place: Place) -> bool:
         if place.suspect:

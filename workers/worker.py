@@ -184,7 +184,10 @@ class Worker:
         try:
             return await self._awaited(task, conversation.verdict, time, suite.timeout)
         finally:
-            await asyncio.gather(_end(task), conversation.attendance.dismiss())
+            if not task.done() or conversation.attendance.is_asked:
+                await asyncio.gather(_end(task), conversation.attendance.dismiss())
+            else:
+                conversation.attendance.end()
             if calls is not None:
                 await calls.settled()
 
