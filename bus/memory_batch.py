@@ -118,6 +118,10 @@ class MemoryBatch:
         """An empty batch, as `create` leaves it."""
         self.spec, self.declared, self.incarnation = spec, declared, incarnation
         self._now = now
+        self.server = ""
+        """The life of the server in which its tokens were granted."""
+        self.floor = 0
+        """Generations up to it are void: they were granted in another one."""
         limits = spec.limits
         self.transcript = Transcript()
         self.histogram = Histogram(
@@ -212,11 +216,12 @@ class MemoryBatch:
         """Whether this is the worker's live pair of a running run."""
         life = self.life(run)
         running = self.state(run) is RunState.RUNNING
-        return running and self.chain(run).live is not None and (life.lease, life.gen) == (lease_id, gen)
+        live = self.chain(run).live is not None and gen > self.floor
+        return running and live and (life.lease, life.gen) == (lease_id, gen)
 
     def scorer_is_live(self, run: RunId, lease_id: str, gen: int) -> bool:
         """Whether this is the scorer's live pair of a run being scored."""
-        scoring = self.state(run) is RunState.SCORING
+        scoring = self.state(run) is RunState.SCORING and gen > self.floor
         return scoring and self.life(run).scorer_lease == lease_id and self.epoch(run) == gen
 
     def has_effect(self, run: RunId, name: str) -> bool:

@@ -21,6 +21,7 @@ from bus.memory_adopt import AdoptSteps
 from bus.memory_batch import MemoryBatch
 from bus.memory_calls import CallSteps
 from bus.memory_command import Command, is_entry_id
+from bus.memory_restart import above_the_floor
 from bus.memory_scorer import ScorerSteps
 from bus.memory_steps import (
     FREE_HAND_BACKS,
@@ -57,7 +58,8 @@ class MemoryBus(AdoptSteps, CallSteps, ToolSteps, ScorerSteps):
         at, life = command.batch, command.batch.life(run)
         if command.malformed:
             return command.refused("schema")
-        if life.state is RunState.RUNNING and life.lease == lease_id:
+        voided = life.lease != "" and life.gen <= at.floor  # by a restart: that is nobody's failure
+        if life.state is RunState.RUNNING and life.lease == lease_id and not voided:
             return command.again(**_licence(at, run))
         turned_away = self._not_claimable(command, Group.WORKER, entry, lease_id, consumer)
         if turned_away is not None:
@@ -65,6 +67,7 @@ class MemoryBus(AdoptSteps, CallSteps, ToolSteps, ScorerSteps):
         if life.attempts >= at.spec.max_deliveries:
             return self._give_up(command, Group.WORKER, entry, "poison", "every worker that held it went silent")
         settle(command, life, MODEL_DESK)
+        above_the_floor(at, run)
         if at.has_calls and not command.step(at.completion, "lease", run=run, lease_id=lease_id):
             at.refused["retries_exhausted"] += 1
             why = command.last.reason or ""
@@ -76,7 +79,7 @@ class MemoryBus(AdoptSteps, CallSteps, ToolSteps, ScorerSteps):
             command.step(at.sandbox, "acquire", workspace=run, known_index=0, command=lease_id)
             life.epoch = at.sandbox.places[run].epoch
         life.lease = lease_id
-        life.attempts += 1
+        life.attempts += not voided
         life.consumer, life.state = consumer, RunState.RUNNING
         return command.done(Answer(Verb.COMMIT, None, _licence(at, run)))
 
@@ -223,10 +226,13 @@ class MemoryBus(AdoptSteps, CallSteps, ToolSteps, ScorerSteps):
 
     async def hole(self, ref: Ref, why: str, detail: str) -> Decision:
         """End the run as a named hole."""
-        at = self._of(ref.batch)
-        meant = at.waits_for(Group.WORKER, ref.run) and at.life(ref.run).gen == ref.gen
-        entitled = at.holder_is_live(ref.run, ref.lease_id, ref.gen) if ref.lease_id else meant
-        return self._end_as_hole("hole", Group.WORKER, ref, why, detail, entitled=entitled)
+
+        def entitled(at: MemoryBatch) -> bool:
+            if ref.lease_id:
+                return at.holder_is_live(ref.run, ref.lease_id, ref.gen)
+            return at.waits_for(Group.WORKER, ref.run) and at.life(ref.run).gen == ref.gen
+
+        return self._end_as_hole("hole", Group.WORKER, ref, why, detail, entitled)
 
     async def aclose(self) -> None:
         """Nothing to close."""

@@ -241,9 +241,12 @@ class _Before:
                 setattr(self._model, name, saved)
 
 
+_PLAIN = (str, int, type(None))
+
+
 def _copied(value: object) -> object:
     """A copy of what an operation may change in place. A frozen value is only ever replaced, so it needs none."""
-    if isinstance(value, str | int | None):
+    if isinstance(value, _PLAIN):
         return value
     if isinstance(value, list):
         return [_copied(item) for item in value]
@@ -254,7 +257,7 @@ def _copied(value: object) -> object:
         return copy.deepcopy(value)
     if params.frozen:
         return value
-    made = copy.copy(value)
+    made: object = object.__new__(type(value))
     for name in value.__dataclass_fields__:  # type: ignore[attr-defined]  # it has parameters, so it is a dataclass
         setattr(made, name, _copied(getattr(value, name)))
     return made

@@ -92,9 +92,10 @@ class EffectSteps(MemorySteps):
         if command.malformed or (not slot and undone_by(intent) is None):
             return command.refused("schema")
         bound = at.outbox.ack_bound_ms
+        call = {"intent_id": intent, "gen": gen, "executor": executor}
         if not at.has_effect(run, intent) and not _is_over(at, run):
-            return command.refused_as("outbox.sent", "unknown_intent")
-        sent = command.step(at.outbox, "sent", intent_id=intent, gen=gen, executor=executor)
+            return command.refused_as("outbox.sent", "unknown_intent", **call)
+        sent = command.step(at.outbox, "sent", **call)
         if command.last.verb is Verb.DUPLICATE:
             return command.again(bound_ms=bound)
         if _is_over(at, run) and undone_by(intent) is None:
@@ -129,11 +130,14 @@ class EffectSteps(MemorySteps):
         at = command.batch
         if command.malformed or not outcome.observation:
             return command.refused("schema")
+        said = {
+            "intent_id": intent, "gen": gen, "executor": executor, "ok": outcome.ok, "observation": outcome.observation,
+            "echo": outcome.echo,
+        }  # fmt: skip
         if not at.has_effect(run, intent):
-            return command.refused_as("outbox.complete", "unknown_intent", observation=outcome.observation)
+            return command.refused_as("outbox.complete", "unknown_intent", **said)
         before = at.outbox.intents[intent].state
-        said = {"ok": outcome.ok, "observation": outcome.observation, "echo": outcome.echo}
-        granted = command.step(at.outbox, "complete", intent_id=intent, gen=gen, executor=executor, **said)
+        granted = command.step(at.outbox, "complete", **said)
         answer = command.last
         if answer.verb is Verb.DUPLICATE:
             return command.again(**answer.fields)

@@ -34,6 +34,7 @@ class PlannerSteps(MemorySteps):
         there = self._world.batches.get(spec.batch)
         if there is None:
             made = MemoryBatch(spec, declared, incarnation, self._world.runtime.now)
+            made.server = self._world.server
             self._world.batches[spec.batch] = made
             return self._begin("create", spec.batch).done()
         command = self._begin("create", spec.batch)

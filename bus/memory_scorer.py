@@ -24,19 +24,21 @@ class ScorerSteps(EndingSteps):
         at, life = command.batch, command.batch.life(run)
         if command.malformed:
             return command.refused("schema")
-        if life.state is RunState.SCORING and life.scorer_lease == lease_id:
+        voided = life.scorer_lease != "" and at.epoch(run) <= at.floor  # by a restart: that is nobody's failure
+        if life.state is RunState.SCORING and life.scorer_lease == lease_id and not voided:
             return command.again(**_licence(at, run))
         turned_away = self._not_claimable(command, Group.SCORER, entry, lease_id, consumer)
         if turned_away is not None:
             return turned_away
         if life.score_attempts >= at.spec.max_deliveries:
             return self._give_up(command, Group.SCORER, entry, "judge_failed", "every scorer that held it went silent")
-        if not command.step(at.histogram, "fence", run=run, epoch=at.epoch(run) + 1, digest=at.chain(run).head):
+        epoch = max(at.epoch(run), at.floor) + 1
+        if not command.step(at.histogram, "fence", run=run, epoch=epoch, digest=at.chain(run).head):
             return command.refused()
         settle(command, life, JUDGE_DESK)
         at.transcript.granted[lease_id] = run
         life.scorer_lease, life.consumer = lease_id, consumer
-        life.score_attempts += 1
+        life.score_attempts += not voided
         life.state = RunState.SCORING
         return command.done(Answer(Verb.COMMIT, None, _licence(at, run)))
 
@@ -134,10 +136,13 @@ class ScorerSteps(EndingSteps):
 
     async def score_hole(self, ref: Ref, why: str, detail: str) -> Decision:
         """End a sealed run as a named hole."""
-        at = self._of(ref.batch)
-        meant = at.waits_for(Group.SCORER, ref.run) and at.epoch(ref.run) == ref.gen
-        entitled = at.scorer_is_live(ref.run, ref.lease_id, ref.gen) if ref.lease_id else meant
-        return self._end_as_hole("score_hole", Group.SCORER, ref, why, detail, entitled=entitled)
+
+        def entitled(at: MemoryBatch) -> bool:
+            if ref.lease_id:
+                return at.scorer_is_live(ref.run, ref.lease_id, ref.gen)
+            return at.waits_for(Group.SCORER, ref.run) and at.epoch(ref.run) == ref.gen
+
+        return self._end_as_hole("score_hole", Group.SCORER, ref, why, detail, entitled)
 
 
 def _licence(at: MemoryBatch, run: RunId) -> dict[str, object]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bus.memory_batch import RUNS_DESK, Life, MemoryBatch
 from bus.memory_command import Command
+from bus.memory_restart import ANY_LIFE, raise_floor
 from bus.memory_world import MemoryReader
 from bus.models import Answer, Verb
 from bus.models.join import State as Window
@@ -40,7 +41,17 @@ class MemorySteps(MemoryReader):
     """See the module's text."""
 
     def _begin(self, name: str, batch: BatchId, run: RunId | None = None, **envelope: object) -> Command:
-        return Command(self._of(batch), name, run, {"plane": self.plane.value, "batch": batch, **envelope})
+        """A step that is sent to another life of the server than the batch knows is told so, and sent again."""
+        whose = {"plane": self.plane.value, "batch": batch}
+        at, presented = self._of(batch), {**whose, **envelope}
+        server = self._world.server if self.sent_to is None else self.sent_to
+        if at.server != server and name not in ANY_LIFE:
+            refused = Command(at, name, run, presented)
+            if not refused.malformed:
+                refused.refused("server_changed")
+                restarted = Command(at, "restarted", None, {**whose, "server": server})
+                restarted.done(Answer(Verb.COMMIT, None, {"floor": raise_floor(at, server)}))
+        return Command(at, name, run, presented)
 
     def _held(self, name: str, ref: Ref, **envelope: object) -> Command:
         """A step of a run's holder, on the chain that it knows."""
@@ -77,7 +88,9 @@ class EndingSteps(MemorySteps):
         command.acknowledge(group, entry.id)
         return command.done(Answer(Verb.REJECT, why))
 
-    def _end_as_hole(self, name: str, group: Group, ref: Ref, why: str, detail: str, *, entitled: bool) -> Decision:
+    def _end_as_hole(
+        self, name: str, group: Group, ref: Ref, why: str, detail: str, entitled: Callable[[MemoryBatch], bool]
+    ) -> Decision:
         """The holder names its lease; an operator has none, and names the generation that he means to end."""
         who = ref.lease_id or "operator"
         command = self._begin(name, ref.batch, ref.run, lease_id=ref.lease_id or None, gen=ref.gen, why=why)
@@ -86,7 +99,7 @@ class EndingSteps(MemorySteps):
             return command.refused("schema")
         if life.ended.get(who) == name and at.histogram.holes.get(ref.run) == why:
             return command.again()
-        if not entitled:
+        if not entitled(at):
             return command.refused("stale_lease")
         if not make_hole(command, ref.run, why, detail[:2_000]):
             return command.refused()

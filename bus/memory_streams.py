@@ -104,6 +104,29 @@ class MemoryStream:
         else:
             self.arrived.clear()
 
+    def new(self) -> dict[EntryId, None]:
+        """What nobody was given, in order; a copy."""
+        return dict(self._new)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last entry's id."""
+        return self._last
+
+    def put_back(
+        self,
+        entries: dict[EntryId, Mapping[str, str]],
+        pending: dict[EntryId, Pending],
+        new: dict[EntryId, None],
+        last: tuple[int, int],
+    ) -> None:
+        """It is as it was. Whoever waits for an entry waits for one of these."""
+        self.entries, self.pending, self._new, self._last = entries, pending, new, last
+        if new:
+            self.arrived.set()
+        else:
+            self.arrived.clear()
+
     def _no_longer_new(self, entry: EntryId) -> None:
         self._new.pop(entry, None)
         if not self._new:

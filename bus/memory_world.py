@@ -17,13 +17,17 @@ __all__ = ["MemoryReader", "MemoryWorld"]
 
 
 class MemoryWorld:
-    """The batches, and their blobs: what a server would hold. `runtime`: its clock."""
+    """The batches, and their blobs: what a server would hold. `runtime`: its clock.
+
+    `server` names its present life. Under another name all that was granted before is void: see `bus.memory_restart`.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         """Empty."""
         self.runtime = runtime
         self.batches: dict[BatchId, MemoryBatch] = {}
         self.blobs: dict[BatchId, dict[Digest, bytes]] = {}
+        self.server = ""
 
 
 class MemoryReader:
@@ -33,6 +37,8 @@ class MemoryReader:
         """`runtime`: the process's own clock, sleep and randomness."""
         self._world, self._runtime, self.plane = world, runtime, plane
         self.connections = 1
+        self.sent_to: str | None = None
+        """The life of the server that its steps are for; None: the one that is there when they arrive."""
 
     def _of(self, batch: BatchId) -> MemoryBatch:
         if batch not in self._world.batches:

@@ -141,7 +141,8 @@ def test_an_undisturbed_batch_closes_with_every_property_held(name: str) -> None
     assert finding.checked.state == "closed"
     assert len(finding.checked.scored) == setting.suite.intended
     assert finding.checked.effects.external == finding.checked.effects.committed
-    assert finding.checked.tokens.lab == (finding.checked.tokens.ledger if setting.suite.model else None)
+    asks = setting.suite.model is not None or setting.suite.scorer.kind == "model"
+    assert finding.checked.tokens.lab == (finding.checked.tokens.ledger if asks else None)
 
 
 # --- faults -----------------------------------------------------------------------------------------------
@@ -149,8 +150,8 @@ def test_an_undisturbed_batch_closes_with_every_property_held(name: str) -> None
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_fault_strikes_and_breaks_nothing(kind: str) -> None:
-    """On the suite that has every plane, by itself and as often as the dice say."""
-    setting, struck = built_in("all"), 0
+    """On the suite that has every plane, or a judge, by itself and as often as the dice say."""
+    setting, struck = built_in("judged" if kind.startswith("judge-") else "all"), 0
     for seed in range(40):
         schedule = Schedule(setting, seed, Crew(workers=2), (kind,))
         played, finding = schedule.found()
@@ -251,6 +252,7 @@ def test_effects_that_nobody_licensed_are_found_in_the_books() -> None:
     """The endpoint counts by itself."""
     setting = built_in("tools")
     played = played_with(setting)
+    assert played.books is not None
     effects = dict(played.books.effects or {})
     assert effects
     twice = replace(played.books, effects={key: times + 1 for key, times in effects.items()})

@@ -9,7 +9,8 @@ import pytest
 
 from bus.errors import InputError
 from workers.simulating.costs import Costs, Server, Times, read_costs
-from workers.simulating.fleet import Fleet, estimate
+from workers.simulating.fleet import Fleet
+from workers.simulating.queues import estimate
 
 FREE = Costs(Server(*[0.0] * 11))
 """A server that takes no time."""

@@ -147,6 +147,7 @@ def _other_consumer(args: list[Any]) -> list[Any]:
 _WAYS: Final[Mapping[str, Sequence[_Bend]]] = {
     "append": (_forged_prefix, _old_receipts),
     "seal": (_forged_prefix,),
+    "bind_judge": (_other_request, _other_place, _twin_with_nothing),
     "bind_call": (_other_request, _other_prompt, _other_place, _twin_with_nothing),
     "score": (
         _judged(lambda one: replace(one, head=_FORGED)),
@@ -166,7 +167,7 @@ _WAYS: Final[Mapping[str, Sequence[_Bend]]] = {
 _HELD: Final = frozenset(
     {
         "append", "seal", "give_back", "hole", "open_call", "bind_call", "resolve", "write", "put_tools", "join",
-        "turn", "score", "score_give_back", "score_hole",
+        "turn", "open_judge", "bind_judge", "score", "score_give_back", "score_hole",
     }
 )  # fmt: skip
 """Steps of a run's holder."""

@@ -124,7 +124,7 @@ def repeat(file: Path, json_file: Path | None, console: Console) -> bool:
 def forecast(asked: FleetOptions, costs: Path | None, seed: int, json_file: Path | None, console: Console) -> None:
     """Show what a fleet would get done. Raises InputError."""
     from workers.simulating.costs import Costs, read_costs  # noqa: PLC0415 - schedules need none of it
-    from workers.simulating.fleet import estimate  # noqa: PLC0415
+    from workers.simulating.queues import estimate  # noqa: PLC0415
 
     if json_file is not None:
         check_writable(json_file)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -31,8 +31,7 @@ from workers.endpoints.errors import Refusal
 from workers.endpoints.values import Messages, Params, estimate_tokens
 from workers.model_plane import LimitsOf, ModelPlane
 from workers.model_table import ModelTable, Target
-from workers.simulating.faults import Fault
-from workers.simulating.lab import Asked, Lab
+from workers.simulating.lab import Asked
 from workers.simulating.process import Process
 
 __all__ = ["SimulatedPlane"]
@@ -44,10 +43,17 @@ _MOST: Final = 24
 class SimulatedPlane(ModelPlane):
     """A suite's model as one simulated process reaches it."""
 
-    def __init__(self, table: ModelTable, target: Target, process: Process, limits_of: LimitsOf | None = None) -> None:
-        """`process`: who asks."""
+    def __init__(
+        self,
+        table: ModelTable,
+        target: Target,
+        process: Process,
+        limits_of: LimitsOf | None = None,
+        says: Callable[[str], str] | None = None,
+    ) -> None:
+        """`process`: who asks. `says`: the verdict on a question, of a model that judges."""
         super().__init__(table, target, limits_of)
-        self._simulated = _Endpoint(process, target)
+        self._simulated = _Endpoint(process, target, says)
         self._lab = process.lab
 
     async def endpoint(self) -> _Endpoint:
@@ -62,8 +68,8 @@ class SimulatedPlane(ModelPlane):
 class _Endpoint:
     """See `workers.endpoints.Endpoint`."""
 
-    def __init__(self, process: Process, target: Target) -> None:
-        self._process = process
+    def __init__(self, process: Process, target: Target, says: Callable[[str], str] | None) -> None:
+        self._process, self._says = process, says
         self.spec = EndpointSpec("chat", target.base_url, target.name, SecretStr(""))
 
     def request(self, messages: Messages, params: Params | None = None) -> Prepared:
@@ -74,7 +80,7 @@ class _Endpoint:
     async def stream(self, prepared: Prepared, request_id: str) -> AsyncIterator[_Stream]:
         process = self._process
         await process.gate()
-        fault = process.strikes("model", "model")
+        fault = process.strikes("model" if self._says is None else "judge", "model")
         kind = "" if fault is None else fault.kind
         if kind == "model-429":
             raise RateLimitedError("simulated: 429", None)
@@ -85,20 +91,29 @@ class _Endpoint:
         try:
             await asyncio.sleep(process.latency() + (fault.seconds if fault is not None else 0.0))
             await process.gate()
-            yield _Stream(process.lab, asked, prepared, request_id, self.spec.model, fault)
+            model = "another model" if kind == "judge-other" else self.spec.model
+            yield _Stream(asked, prepared, request_id, model, self._verdict(prepared, kind), kind)
         finally:
             asked.open = False  # the connection is closed, and servers stop generating then
+
+    def _verdict(self, prepared: Prepared, kind: str) -> str | None:
+        """What a judge says; None of any other model."""
+        if self._says is None:
+            return None
+        if kind == "judge-vague":
+            return "It is hard to say."
+        messages, _ = json.loads(prepared.body)
+        return self._says(messages[-1]["content"])
 
 
 class _Stream:
     """See `workers.endpoints.Stream`."""
 
     def __init__(
-        self, lab: Lab, asked: Asked, prepared: Prepared, request_id: str, model: str, fault: Fault | None
+        self, asked: Asked, prepared: Prepared, request_id: str, model: str, text: str | None, kind: str
     ) -> None:
-        self._lab, self._asked, self._model, self._request = lab, asked, model, request_id
-        self._input = prepared.input_estimate
-        self._kind = "" if fault is None else fault.kind
+        self._asked, self._model, self._request = asked, model, request_id
+        self._input, self._text, self._kind = prepared.input_estimate, text, kind
         self._pieces = 1 + int(prepared.prompt_hash[:8], 16) % _MOST
         self._came = 0
         self.usage: Usage | None = None
@@ -123,5 +138,5 @@ class _Stream:
 
     @property
     def reply(self) -> Reply:
-        text = f"an answer of {self._pieces} words"
+        text = f"an answer of {self._pieces} words" if self._text is None else self._text
         return Reply(text, (), "stop", Usage(self._input, self._pieces), self._model, "", self._request[:12])

@@ -37,7 +37,7 @@ class Kind:
     weight: int = 2
     """How often it is drawn, beside the others."""
     only: frozenset[str] | None = None
-    """The steps that it may strike; None: all."""
+    """The steps, or the endpoint's calls, that it may strike; None: all."""
 
 
 _STEP: Final[tuple[Where, ...]] = ("step",)
@@ -47,6 +47,9 @@ _MODEL: Final[tuple[Where, ...]] = ("model",)
 _TOOL: Final[tuple[Where, ...]] = ("tool",)
 _CROSSES: Final = frozenset({"seal", "tool_complete"})
 """Those that write under a key of their plane: with any other, a process of another plane finds no batch."""
+
+_JUDGE: Final = frozenset({"judge"})
+"""Calls of a model that judges."""
 
 KINDS: Final[Mapping[str, Kind]] = {
     "crash-before": Kind("dies before the call is sent, and comes back", _ANY, 0.0, 3.0, 3),
@@ -64,11 +67,16 @@ KINDS: Final[Mapping[str, Kind]] = {
     "taken": Kind("what it holds looks silent, and is given to somebody else", _STEP, weight=4),
     "crossed": Kind("the call is presented by a process of the other plane first", _STEP, weight=3, only=_CROSSES),
     "bent": Kind("the call is presented under another identity first", _STEP, weight=4, only=BENDABLE),
+    "server-restart": Kind("the server dies when the call was applied, and comes back with its data", _STEP, 0.0, 1.2),
+    "server-lost": Kind("the server is lost soon, and another goes on from before the call", _STEP, 0.02, 0.9),
+    "server-clock": Kind("the server's clock jumps, and is right again a lease time later", _STEP, -4.0, 4.0),
     "model-cut": Kind("the model's answer breaks off", _MODEL),
     "model-late": Kind("the model's answer takes long", _MODEL, 0.2, 3.0),
     "model-429": Kind("the model asks for peace", _MODEL),
     "model-500": Kind("the model fails", _MODEL),
     "model-corrupt": Kind("the model's answer is none", _MODEL),
+    "judge-other": Kind("another model judges", _MODEL, weight=6, only=_JUDGE),
+    "judge-vague": Kind("the judge names no grade", _MODEL, weight=6, only=_JUDGE),
     "tool-silent": Kind("the tool does what it is asked for, and says nothing", _TOOL),
     "tool-unreachable": Kind("the call of the tool is lost on the way", _TOOL),
     "tool-late": Kind("the tool takes long", _TOOL, 0.1, 1.2),

@@ -31,7 +31,7 @@ _REPLAYED: Final = "replay.P1: the reference models derive each decision again"
 _HONEST: Final = frozenset(
     {
         "poison", "judge_failed", "stuck", "endpoint_error", "retries_exhausted", "over_budget", "solver_timeout",
-        "window_exhausted", "judge_mismatch",
+        "window_exhausted", "judge_mismatch", "judge_error", "judge_unparsed", "unreviewed",
     }
 )  # fmt: skip
 """Holes in which a run may end because of what went wrong around it."""
@@ -76,7 +76,7 @@ class Outcome:
 
 def find(setting: Setting, played: Played, *, replayed: bool = True) -> Finding:
     """Ask. `replayed`: the history is replayed, too."""
-    checker = Checker(_SOURCE)
+    checker = Checker(_SOURCE, timed=played.timed)
     for line in played.lines:
         checker.feed(line)
     checked = checker.finish(played.books)
@@ -100,7 +100,8 @@ def find(setting: Setting, played: Played, *, replayed: bool = True) -> Finding:
     wrong += [f"{why}, which nothing explains" for why in checked.holes if why not in _HONEST | expected.holes]
     see(_ALIKE, setting.suite.intended, wrong)
     if replayed:
-        see(_REPLAYED, len(played.lines), _differences(played))
+        # The models are told the time by the entries' ids, which do not go back when the server's clock does.
+        see(_REPLAYED, *((len(played.lines), _differences(played)) if played.timed else (0, [])))
     return Finding(checked, tuple(checks), tuple(violations), len(expected.scored.keys() - checked.scored.keys()))
 
 

@@ -75,6 +75,7 @@ class Tally:
     """Simulated."""
     committed: int = 0
     external: int = 0
+    """Over the batches whose endpoint's books were compared."""
     tokens_ledger: int = 0
     tokens_lab: int = 0
     """Over the batches in which nothing was charged by a guess."""
@@ -96,8 +97,9 @@ class Tally:
         self.stuck += not played.ended
         self.lost += finding.lost
         self.seconds += played.seconds
-        self.committed += checked.effects.committed
-        self.external += checked.effects.external or 0
+        if checked.effects.external is not None:
+            self.committed += checked.effects.committed
+            self.external += checked.effects.external
         if checked.tokens.lab is not None:
             self.tokens_ledger += checked.tokens.ledger
             self.tokens_lab += checked.tokens.lab

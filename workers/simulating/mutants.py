@@ -16,6 +16,7 @@ from bus.memory_batch import MemoryBatch
 from bus.models import MUTANTS, Answer, Model
 from bus.models.indoubt import InDoubt
 from bus.models.model import commit
+from bus.models.plane import Plane
 
 __all__ = ["OWN", "Mutant"]
 
@@ -31,7 +32,17 @@ class SharedSlots(InDoubt):
         return commit(lease_id=lease_id, slot=slot) if answer == commit(**answer.fields) else answer
 
 
-OWN: Final[Mapping[str, Mapping[str, type[Model]]]] = {"indoubt": {"shared_slots": SharedSlots}}
+class Boundless(Plane):
+    """The shadow plane has room for whoever comes."""
+
+    def _shadow_in_flight(self) -> int:
+        return 0
+
+
+OWN: Final[Mapping[str, Mapping[str, type[Model]]]] = {
+    "indoubt": {"shared_slots": SharedSlots},
+    "plane": {"boundless": Boundless},
+}
 """Fence → policy → the model that follows it, of those that are not in `bus.models.mutants`."""
 
 

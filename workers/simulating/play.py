@@ -20,16 +20,18 @@ from typing import Any, Final
 
 from bus.checker import Books
 from bus.memory_batch import MemoryBatch
-from bus.memory_bus import MemoryBus, MemoryWorld
+from bus.memory_bus import MemoryBus
 from bus.memory_export import exported
 from bus.types import ConsumerId
 from workers.job import spec_of
 from workers.simulating import acting, roles
 from workers.simulating.clock import VirtualLoop
 from workers.simulating.faults import Dice, Fault, Source
+from workers.simulating.judging import searched_here
 from workers.simulating.lab import Lab
 from workers.simulating.mutants import Mutant
 from workers.simulating.process import Place, Process, track_tasks
+from workers.simulating.server import Server
 from workers.simulating.setting import BATCH, Setting
 
 __all__ = ["HORIZON", "Crew", "Played", "play"]
@@ -64,7 +66,10 @@ class Played:
     """Of the simulated clock, until the batch had ended."""
     late: float
     """Lease times from the last fault to the end."""
-    books: Books
+    books: Books | None
+    """The endpoint's own; None where the server has lost what it may know of."""
+    timed: bool
+    """The server's clock was right all the time."""
     broken: tuple[str, ...]
     """What the roles themselves did wrong: exceptions that nobody foresaw."""
     estimated: int
@@ -79,7 +84,8 @@ def play(setting: Setting, seed: str, faults: Source, crew: Crew = Crew(), mutan
     try:
         with tempfile.TemporaryDirectory(prefix="evalbus-simulated-", dir=_memory()) as work:
             stage = _Stage(setting, seed, faults, crew, Path(work), mutant)
-            return loop.run(stage.play(loop))  # type: ignore[no-any-return]
+            with searched_here():
+                return loop.run(stage.play(loop))  # type: ignore[no-any-return]
     finally:
         loop.close()
         if collects:
@@ -112,11 +118,19 @@ class _Stage:
         acting.LAB.set(self.lab)
         acting.BINS.set(tuple(self.setting.suite.bins))
         struck: list[Fault] = []
-        clock = _Clock(loop)
-        world = MemoryWorld(clock)
-        self.place = Place(world, self.lab, self.faults, contextvars.copy_context(), Counter(), struck)
+        server, plane = Server(loop), self.setting.plane
+        self.place = Place(
+            server,
+            plane,
+            self.setting.suite.lease,
+            self.lab,
+            self.faults,
+            contextvars.copy_context(),
+            Counter(),
+            struck,
+        )
         begun = loop.time()
-        batch = await self._declared(world, clock)
+        batch = await self._declared(server)
         for role, count in (
             ("planner", self.crew.planners),
             ("worker", self.crew.workers),
@@ -129,22 +143,25 @@ class _Stage:
         await self._let_go()
         # Places of requests that nobody brought to an end are the ledger's guess, or unknown still.
         whole = batch.estimated == 0 and batch.ledger.reserved == 0
+        lost = any(fault.kind == "server-lost" for fault in struck)
         return Played(
             faults=tuple(struck),
-            lines=tuple(exported(batch)),
+            lines=tuple(exported(batch, plane)),
             ended=batch.ended,
             seconds=ended - begun,
             late=max(ended - self.last(begun), 0.0) / self.setting.suite.lease,
-            books=self.lab.books(tokens=whole and batch.has_calls),
+            books=None if lost else self.lab.books(tokens=whole and batch.has_budget),
+            timed=all(fault.kind != "server-clock" for fault in struck),
             broken=tuple(self.broken),
             estimated=batch.estimated,
         )
 
-    async def _declared(self, world: MemoryWorld, clock: _Clock) -> MemoryBatch:
-        bus = MemoryBus(world, clock)
-        decision = await bus.create(spec_of(self.setting.suite, BATCH))
+    async def _declared(self, server: Server) -> MemoryBatch:
+        plane = self.setting.plane
+        bus = MemoryBus(server.world, server.clock, plane=plane)
+        decision = await bus.create(spec_of(self.setting.suite, BATCH, plane=plane))
         assert decision.applied, decision
-        batch = world.batches[BATCH]
+        batch = server.world.batches[BATCH]
         if self.mutant is not None:
             self.mutant.take_over(batch)
         return batch
@@ -230,22 +247,3 @@ class _Stage:
         left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         if left:
             await asyncio.wait(left, timeout=60.0)
-
-
-class _Clock:
-    """The server's: `bus.port.Runtime` of the world itself."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-
-    def now(self) -> float:
-        return self._loop.time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    def token(self) -> str:
-        return "0" * 32
-
-    def jitter(self) -> float:
-        return 0.5

@@ -14,10 +14,11 @@ from bus.types import ConsumerId, LeaseId
 from workers.catalogue import Catalogue, Served
 from workers.consumer import Consumer, Handler, Lease
 from workers.planner import Planner
-from workers.scorer import ScorerRole
 from workers.simulating.endpoint import SimulatedPlane
+from workers.simulating.judging import SimulatedScorer
 from workers.simulating.lab import Lab
-from workers.simulating.process import Line, Process
+from workers.simulating.line import Line
+from workers.simulating.process import Process
 from workers.simulating.setting import BATCH
 from workers.suite import Suite
 from workers.tools.serving import Together, Toolroom
@@ -72,10 +73,9 @@ class _Planner(Planner):
 
     lab: Lab
 
-    async def _figures(self, served: Served, desk: str) -> dict[str, int]:
+    async def _asked(self, served: Served, desk: str) -> dict[str, int | None] | None:
         calls = await self._bus.expired_calls(served.batch, desk)
-        told = {call.desk_lease: self.lab.figure(call.request_id) for call in calls}
-        return {lease: figure for lease, figure in told.items() if figure is not None}
+        return {call.desk_lease: self.lab.figure(call.request_id) for call in calls}
 
 
 def planner(process: Process, suite: Suite, name: ConsumerId) -> Role:
@@ -102,5 +102,7 @@ def worker(process: Process, suite: Suite, name: ConsumerId, work: Path, tell: C
 def scorer(process: Process, suite: Suite, name: ConsumerId, work: Path, tell: Callable[[str], None]) -> Role:
     """A scorer of the batch."""
     bus = cast("Bus", Line(process))
-    observed = _Observed(ScorerRole(bus, process.runtime, name, work / name), tell)
+    handler = SimulatedScorer(bus, process.runtime, name, work / name)
+    handler.process = process
+    observed = _Observed(handler, tell)
     return Consumer(bus, process.runtime, Group.SCORER, name, Catalogue(bus, suite, BATCH), observed)

@@ -14,10 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from bus.types import BatchId, Digest
+from bus.types import BatchId, Digest, Plane
 from workers.cases import Case, Json
 from workers.declaration import Place
-from workers.model_table import Target
+from workers.model_table import ModelTable, Target
+from workers.simulating.judging import scorer_table
 from workers.suite import Suite
 from workers.tools.tables import ToolTable
 
@@ -37,15 +38,18 @@ class Setting:
 
     name: str
     suite: Suite
+    plane: Plane = Plane.LIVE
 
     @property
     def patience(self) -> float:
         """Seconds in which a batch must end once nothing goes wrong any more."""
         suite = self.suite
         bounds = [tool.bound_ms / 1000 for tool in suite.tools.values() if tool.effects == "outside"]
-        reclaim = 0.0 if suite.model is None else suite.model.reclaim
+        judge = suite.scorer.model if suite.scorer.kind == "model" else None
+        reclaims = [table.reclaim for table in (suite.model, judge) if table is not None]
         # A call in doubt waits for its bound, and its undo for another; so does each run for the one before it.
-        waits = 2 * max(bounds, default=0.0) + reclaim + suite.timeout
+        waits = 2 * max(bounds, default=0.0) + sum(reclaims) + suite.timeout
+        waits += 0.0 if judge is None else suite.scorer.timeout + suite.judging.review
         return 30 * suite.lease + (1 + suite.intended) * waits
 
 
@@ -64,6 +68,10 @@ _MODEL: Final[Mapping[str, Any]] = {
     "first_token": 8.0, "idle": 8.0, "expected": 60,
 }  # fmt: skip
 
+_CROWDED: Final = {**_TOOLS, "book": {**_TOOLS["book"], "slots": 3}}
+"""More calls at once than the shadow plane below has room for beside its runs."""
+_JUDGED: Final = scorer_table(("pass", "fail"), {**_MODEL, "retries": 2})
+
 _DECLARED: Final[Mapping[str, Mapping[str, Any]]] = {
     "plain": {"does": "note", "cases": 5, "bound": 3},
     "model": {"does": "note model model", "cases": 4, "bound": 3, "model": _MODEL, "budget": 4_000},
@@ -72,6 +80,18 @@ _DECLARED: Final[Mapping[str, Mapping[str, Any]]] = {
     "fresh": {"does": "note model", "cases": 4, "bound": 2, "model": _MODEL, "resume": "fresh"},
     "all": {
         "does": "note model tools write", "cases": 3, "bound": 3, "model": _MODEL, "tools": _TOOLS, "workspace": {},
+    },
+    "judged": {
+        "does": "note model", "cases": 4, "bound": 3, "model": _MODEL, "budget": 6_000, "scorer": _JUDGED,
+        "judge": {"policy": "review", "review": 3.0},
+    },
+    "rejudged": {
+        "does": "note write", "cases": 4, "bound": 3, "workspace": {}, "scorer": _JUDGED,
+        "judge": {"policy": "replay", "replay_budget": 2, "review": 3.0},
+    },
+    "shadow": {
+        "does": "note model tools", "cases": 4, "bound": 3, "model": _MODEL, "tools": _CROWDED,
+        "plane": Plane.SHADOW, "shadow": {"capacity": 3, "budget": 4_000},
     },
 }  # fmt: skip
 
@@ -85,7 +105,8 @@ def built_in(name: str) -> Setting:
     does, count = str(declared.pop("does")), int(declared.pop("cases"))
     ids = [f"case-{number}" for number in range(1, count + 1)]
     fields = {"lease": 1.0, "max_deliveries": 12, "timeout": 60.0, "quorum": 1, "concurrency": 2, **declared}
-    return _made(name, ids, does, fields)
+    plane = fields.pop("plane", Plane.LIVE)
+    return _made(name, ids, does, fields, plane)
 
 
 def of_suite(suite: Suite, cases: int = _CASES) -> Setting:
@@ -105,13 +126,20 @@ def of_suite(suite: Suite, cases: int = _CASES) -> Setting:
         fields["workspace"] = {"ignore": suite.workspace.ignore}
         does.append("write")
     if suite.model is not None:
-        told = suite.model.model_dump(include={"slots", "retries", "timeout", "first_token", "idle", "reclaim"})
-        fields["model"] = {**_MODEL, **told, "expected": min(suite.model.expected, 200)}
+        fields["model"] = _simulated_model(suite.model)
         does += ["model", "model"]
+    if suite.scorer.kind == "model":
+        fields["scorer"] = scorer_table(suite.bins, _simulated_model(suite.scorer.model))
+        fields["judge"] = suite.judging.model_dump(exclude_unset=True)
     if suite.tools:
         fields["tools"] = {name: _simulated(tool) for name, tool in suite.tools.items()}
         does += ["tools", "tools"]
     return _made(suite.name, ids, " ".join(does), fields)
+
+
+def _simulated_model(table: ModelTable) -> dict[str, Any]:
+    told = table.model_dump(include={"slots", "retries", "timeout", "first_token", "idle", "reclaim"})
+    return {**_MODEL, **told, "expected": min(table.expected, 200)}
 
 
 def _simulated(tool: ToolTable) -> dict[str, Any]:
@@ -120,7 +148,7 @@ def _simulated(tool: ToolTable) -> dict[str, Any]:
     return {"python": f"{_MODULE}:{functions[tool.effects]}", **told}
 
 
-def _made(name: str, ids: Sequence[str], does: str, fields: Mapping[str, Any]) -> Setting:
+def _made(name: str, ids: Sequence[str], does: str, fields: Mapping[str, Any], plane: Plane = Plane.LIVE) -> Setting:
     tools: Mapping[str, Mapping[str, Any]] = fields.get("tools", {})
     inverses = {table["inverse"] for table in tools.values() if table.get("inverse")}
     tools = {
@@ -137,12 +165,12 @@ def _made(name: str, ids: Sequence[str], does: str, fields: Mapping[str, Any]) -
         cases.append(Case(one, f"question {number}", answer if number % 3 != 1 else "another answer", told))
     declared = Suite.model_validate(
         {
+            "scorer": {"kind": "python", "python": f"{_MODULE}:score"},
             **fields,
             "name": name,
             "cases": [{"id": case.id, "input": case.input} for case in cases],
             "tools": tools,
             "solver": {"python": f"{_MODULE}:solve"},
-            "scorer": {"kind": "python", "python": f"{_MODULE}:score"},
         }
     )
     told_whole = declared.model_dump(mode="json", exclude={"declared_cases"}, exclude_unset=True)
@@ -150,5 +178,5 @@ def _made(name: str, ids: Sequence[str], does: str, fields: Mapping[str, Any]) -
     root = Path("/simulated")  # nowhere: nothing of it is read
     by_id = {case.id: case for case in cases}
     target = None if declared.model is None else _TARGET
-    place = Place(root, root / "suite.toml", tuple(cases), Digest(digest), by_id, (), target)
-    return Setting(name, declared.at(place))
+    place = Place(root, root / "suite.toml", tuple(cases), Digest(digest), by_id, (), target, _TARGET)
+    return Setting(name, declared.at(place), plane)
