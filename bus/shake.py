@@ -12,29 +12,22 @@ with `function` or `local function`, and ends on that line or at the next line t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
 __all__ = ["shake", "strip"]
 
-_DEFINITION = re.compile(r"^(?:local )?function ([A-Za-z_][\w.]*)\(")
+_FUNCTION = re.compile(
+    r"^((?:local )?function ([A-Za-z_][\w.]*)\((?:[^\n]*\bend[ \t]*$|.*?^end[ \t]*$))", re.DOTALL | re.MULTILINE
+)
 _WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _COMMENT = re.compile(r"^--\[\[.*?^\]\]|(?:^|(?<=\s))--(?: [^\n]*)?$", re.DOTALL | re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    name: str | None
-    """The function that it defines; None for anything else, which is always kept."""
-    text: str
 
 
 @cache
 def _names(text: str) -> frozenset[str]:
     """Every name that a piece mentions, dotted ones also by their beginnings. Scripts share most of their pieces."""
     found: set[str] = set()
-    for word in _WORD.findall(text):
+    for word in set(_WORD.findall(text)):
         parts = word.split(".")
         found.update(".".join(parts[: end + 1]) for end in range(len(parts)))
     return frozenset(found)
@@ -48,32 +41,19 @@ def strip(text: str) -> str:
 
 def shake(text: str) -> str:
     """The text, comments stripped, without its unreached top-level functions and blank lines."""
-    pieces = list(_pieces(text))
-    reached: set[str] = set()
+    parts = _FUNCTION.split(text)
+    others, functions, names = parts[::3], parts[1::3], parts[2::3]
+    unreached: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        unreached.setdefault(name, []).append(index)
     kept: set[int] = set()
-    while True:
-        new = {
-            index for index, piece in enumerate(pieces)
-            if index not in kept and (piece.name is None or piece.name in reached)
-        }  # fmt: skip
-        if not new:
-            break
-        kept |= new
-        for index in new:
-            reached |= _names(pieces[index].text)
-    lines = "\n".join(pieces[index].text for index in sorted(kept)).split("\n")
-    return "\n".join(line.rstrip() for line in lines if line.strip()) + "\n"
-
-
-def _pieces(text: str) -> Iterator[_Piece]:
-    lines = text.split("\n")
-    at = 0
-    while at < len(lines):
-        match = _DEFINITION.match(lines[at])
-        end = at + 1
-        if match and not re.search(r"\bend\s*$", lines[at]):
-            while lines[end].rstrip() != "end":
-                end += 1
-            end += 1
-        yield _Piece(match.group(1) if match else None, "\n".join(lines[at:end]))
-        at = end
+    waiting = list(others)  # always kept, and so is what they name, and what that names
+    while waiting:
+        for name in _names(waiting.pop()) & unreached.keys():
+            reached = unreached.pop(name)
+            kept.update(reached)
+            waiting += [functions[index] for index in reached]
+    pieces = [others[0]]
+    for index, other in enumerate(others[1:]):
+        pieces += [functions[index], other] if index in kept else [other]
+    return "\n".join(line.rstrip() for line in "".join(pieces).split("\n") if line.strip()) + "\n"

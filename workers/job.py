@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import json
 import os
 import shlex
@@ -50,7 +49,6 @@ from workers.whole import Whole, closing_of, counters_of, whole_of
 
 __all__ = ["JobOptions", "batch_name", "fetch_outcome", "info_of", "log_directory", "run_job"]
 
-_FLEET_FIRST = 2.0  # seconds that the fleet has the processors for itself
 _LOOK_EVERY = 0.2  # seconds between two looks at the batch's counters
 _SCORERS = 2
 _HAND_BACKS = 20  # of a run, beside its deliveries, before it counts as one that its workers do not survive
@@ -304,14 +302,12 @@ async def _run_batch(
     nursery.adopt_orphans()  # those of a worker that was killed, too
     fleet = Fleet(log_directory(home, name))
     fleet.start(_roles(options, name, home))
-    warm_up = asyncio.create_task(_warm_up())
     with _on_signals() as told, Progress(f"{suite.name} · {name}") as progress:
         try:
             await _watch(bus, whole, fleet, strays, progress, told)
         except ServerError as error:
             raise ServerError(f"{error}; {_resume(options, name)}") from error
         finally:
-            warm_up.cancel()
             await fleet.stop()
             strays.kill()
     if told.is_set() and not (await counters_of(bus, whole)).status.ended:
@@ -388,12 +384,6 @@ def _another(info: BatchInfo, suite: Suite) -> InputError:
         f"{info.spec.suite_digest[:12]} there, {suite.digest[:12]} here",
         remedy="choose another --batch, or restore the suite",
     )
-
-
-async def _warm_up() -> None:
-    """Import what the closing screen needs while the fleet is at work: it takes a second or two."""
-    await asyncio.sleep(_FLEET_FIRST)
-    await asyncio.to_thread(importlib.import_module, "scipy.stats")
 
 
 def _resume(options: JobOptions, name: BatchId) -> str:

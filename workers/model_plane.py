@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import httpx
 import structlog
 from pydantic import SecretStr
 
@@ -22,6 +21,9 @@ from workers.metering import Expectation
 from workers.model import in_words_of
 from workers.model_table import ModelTable, Target
 from workers.redaction import hide
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["Limits", "LimitsOf", "ModelPlane", "Unlimited", "rates_of"]
 

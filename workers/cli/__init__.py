@@ -5,44 +5,16 @@ Each command imports what it needs when it is called: `evalbus --help` must not 
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from workers.cli import checks, histories, results, server, work
+from workers.cli.late import late_commands
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
-    name="evalbus",
-    help="Evaluate LLM agents on machines that vanish, and get a pass rate that can be defended.",
-    epilog="Exit codes: 0 the gate passed or none is set · 1 it failed · 2 wrong input · 3 inconclusive or open · "
-    "4 the server cannot be used · 5 an invariant does not hold · 130 interrupted, resumable.",
-    no_args_is_help=True,
-    add_completion=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-server_app = typer.Typer(help="The private server of this directory.", no_args_is_help=True)
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        print(f"evalbus {version('evalbus')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    show_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    pass
-
-
-for command in (
+_COMMANDS = (
     work.run,
     work.rescore,
     results.status,
@@ -66,9 +38,40 @@ for command in (
     checks.simulate,
     checks.bench,
     checks.lab,
-):
-    app.command()(command)
-app.command("import")(histories.import_)
+    histories.import_,
+)
+
+app = typer.Typer(
+    cls=late_commands({command.__name__.rstrip("_"): command for command in _COMMANDS}),
+    name="evalbus",
+    help="Evaluate LLM agents on machines that vanish, and get a pass rate that can be defended.",
+    epilog="Exit codes: 0 the gate passed or none is set · 1 it failed · 2 wrong input · 3 inconclusive or open · "
+    "4 the server cannot be used · 5 an invariant does not hold · 130 interrupted, resumable.",
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+server_app = typer.Typer(help="The private server of this directory.", no_args_is_help=True)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version  # noqa: PLC0415 - it reads with the email package
+
+        print(f"evalbus {version('evalbus')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 server_app.command("start")(server.server_start)
 server_app.command("stop")(server.server_stop)
 server_app.command("status")(server.server_status)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -47,6 +46,8 @@ def with_endpoint(
     single: bool = False,
 ) -> T:
     """`only_look`: the user need not have the right to more than reading. `single`: a cluster is refused."""
+    import asyncio  # noqa: PLC0415
+
     from bus.connection import Endpoint, check_fit  # noqa: PLC0415
     from bus.fitness import COMMANDS  # noqa: PLC0415
     from bus.home import home_directory  # noqa: PLC0415
@@ -81,6 +82,8 @@ def with_bus(use: Callable[[ServerBus], Coroutine[Any, Any, T]], url: str | None
 
 def finish(job: Coroutine[Any, Any, T]) -> T:
     """Run to the end, under `guard`."""
+    import asyncio  # noqa: PLC0415 - a tenth of what `--help` takes, which runs no job
+
     return guard(lambda: asyncio.run(job))
 
 

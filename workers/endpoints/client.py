@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import TYPE_CHECKING
 
-import httpx
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["open_client"]
 
@@ -32,6 +34,8 @@ def _silence() -> None:
 @cache
 def _trust() -> ssl.SSLContext:
     """The certificates that are trusted: read once, they are some hundred files' worth."""
+    import httpx  # noqa: PLC0415 - see `open_client`
+
     return httpx.create_ssl_context()
 
 
@@ -41,6 +45,9 @@ async def open_client() -> AsyncIterator[httpx.AsyncClient]:
 
     It has no bound on connections: how many requests are in flight is decided at the endpoint's desk.
     """
+    # Here, not above: every role reads what endpoints are, and most suites ask none; it takes as long as the rest.
+    import httpx  # noqa: PLC0415
+
     _silence()
     async with httpx.AsyncClient(
         verify=_trust(),

@@ -12,9 +12,8 @@ import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
-
-import httpx
 
 from workers.endpoints.errors import (
     BadRequestError,
@@ -29,6 +28,9 @@ from workers.endpoints.errors import (
     Wait,
 )
 from workers.endpoints.values import EndpointSpec
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["MAX_ERROR_BODY", "Failures", "retry_after"]
 
@@ -137,6 +139,8 @@ class Failures:
 
     def of_transport(self, error: httpx.HTTPError, pieces: int) -> EndpointError:
         """What the client library raised."""
+        import httpx  # noqa: PLC0415 - see `open_client`
+
         told = self._clean(str(error)) or type(error).__name__
         match error:
             case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.ProxyError() | httpx.UnsupportedProtocol():

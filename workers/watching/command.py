@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import secrets
 import signal
@@ -87,10 +86,7 @@ async def serve_batches(bus: ServerBus, options: ServeOptions) -> None:
             print(
                 "evalbus: whoever has this address can look; the token is not shown again", file=sys.stderr, flush=True
             )
-        # What the interval of a closed batch takes is loaded before anybody asks: it takes a second or two.
-        warming = asyncio.create_task(asyncio.to_thread(importlib.import_module, "scipy.stats"))
         await serve(Guard(web.app(), host=options.host, keyring=keyring), listener, stopping, web.end)
-        await warming
 
 
 def _shown(host: str) -> str:

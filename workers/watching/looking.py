@@ -8,7 +8,6 @@ ended needs them all, in pieces, and once.
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -122,8 +121,6 @@ class Watcher:
             seen.crowd = _Crowd(doubts=seen.crowd.doubts if counters.effects_open else ())
             if seen.outcome is None:
                 seen.outcome = await fetch_outcome(self._bus, batch)
-                # Its interval needs it: a second that nobody else should have to wait.
-                await asyncio.to_thread(importlib.import_module, "scipy.stats")
         elif now >= seen.crowd_until:
             seen.crowd = await self._crowd(batch, counters)
             seen.crowd_until = now + _ROWS_EVERY

