@@ -25,7 +25,7 @@ end
 
 local function give_back(desk, run, lease, entry)
   if run.data['d.live:' .. entry.step] == lease then drop(run, 'd.live:' .. entry.step) end
-  drop(desk, 'l:' .. lease)
+  strike(desk, 'l:' .. lease)
   put(run, 'd.past:' .. lease, number_text(entry.gen) .. ' ' .. entry.step)
   add(desk, 'in_flight', -1)
 end

@@ -129,7 +129,7 @@ end
 -- file ends. A batch that was declared here is never taken for one: `create` writes `declared`, and an import never does.
 local function look_at(batch_key)
   if not batch_key then return false, false end
-  local batch = open_row(batch_key, {'status', 'imported', 'declared'}).data
+  local batch = open_row(batch_key, {'status', 'imported', 'declared', 'server', 'floor'}).data
   return batch.status, batch.imported and not batch.declared
 end
 

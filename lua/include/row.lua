@@ -17,16 +17,20 @@ local function read_field(row, field)
   return value or nil
 end
 
+local row_of = {} -- of the data of a row that was not read whole
+local ON_DEMAND = {__index = function(data, field) return read_field(row_of[data], field) end}
+
 local function read_fields(row, fields)
-  local wanted = {}
-  for _, field in ipairs(fields) do
-    if rawget(row.data, field) == nil and not row.absent[field] then wanted[#wanted + 1] = field end
+  local values = redis.call('HMGET', row.key, unpack(fields))
+  local data, absent = row.data, row.absent
+  for i = 1, #fields do
+    local field = fields[i]
+    if row.changed[field] ~= nil then -- a former command has, and the server does not know it yet
+    elseif values[i] then data[field] = values[i]
+    else absent[field] = true end
   end
-  if row.whole or #wanted == 0 then return end
-  local values = redis.call('HMGET', row.key, unpack(wanted))
-  for i, field in ipairs(wanted) do
-    if values[i] then row.data[field] = values[i] else row.absent[field] = true end
-  end
+  row_of[data] = row
+  setmetatable(data, ON_DEMAND)
 end
 
 local function read_whole(row)
@@ -42,16 +46,24 @@ local function read_whole(row)
 end
 
 -- All fields of a small hash; or of a larger one the listed fields now, and any other when it is asked for. What is not
--- there is asked for once.
+-- there is asked for once. A row that a former command has opened is the same row.
 local function open_row(key, fields)
   local row = opened[key]
   if not row then
     row = {key = key, data = {}, whole = false, changed = {}, absent = {}}
-    if fields then setmetatable(row.data, {__index = function(_, field) return read_field(row, field) end}) end
     rows[#rows + 1] = row
     opened[key] = row
+    if fields then read_fields(row, fields) end
   end
-  if fields then read_fields(row, fields) elseif not row.whole then read_whole(row) end
+  if not fields and not row.whole then read_whole(row) end
+  return row
+end
+
+-- A hash that is not there.
+local function new_row(key)
+  local row = {key = key, data = {}, whole = true, changed = {}, absent = {}}
+  rows[#rows + 1] = row
+  opened[key] = row
   return row
 end
 
@@ -68,11 +80,13 @@ local function put(row, field, value)
   change(row, field, value, value)
 end
 
+-- Removes a field that is known to be there. In a row that was not read whole, nil would mean "not read yet".
+local function strike(row, field)
+  if row.whole then change(row, field, nil, false) else change(row, field, false, false) end
+end
+
 local function drop(row, field)
-  if row.data[field] then
-    -- In a row that was not read whole, nil would mean "not read yet".
-    if row.whole then change(row, field, nil, false) else change(row, field, false, false) end
-  end
+  if row.data[field] then strike(row, field) end
 end
 
 local function int(row, field) return tonumber(row.data[field] or '0') end
@@ -112,6 +126,12 @@ local function write_fields(key, fields)
   for at = 1, #gone, AT_ONCE do redis.call('HDEL', key, unpack(gone, at, math.min(at + AT_ONCE - 1, #gone))) end
 end
 
+local last_acts = {}
+
+-- Have `act` called when the call's last command has ended.
+local function at_end(act) last_acts[#last_acts + 1] = act end
+
 local function flush_rows()
   for _, row in ipairs(rows) do write_fields(row.key, row.changed) end
+  for _, act in ipairs(last_acts) do act() end
 end

@@ -25,7 +25,12 @@
 --#include "workspace/fence.lua"
 --#include "ledger/fence.lua"
 --#include "join/fence.lua"
-local function open_batch(key, ...) return open_row(key, {'status', 'server', 'floor', ...}) end
+local function open_batch(key, ...)
+  local batch = opened[key] -- `begin` has opened it
+  if not batch.is_read then read_fields(batch, {...}) end
+  batch.is_read = true
+  return batch
+end
 
 -- A run's hash grows with its tools and its writes. A step that looks through none of them reads what its holder's lease
 -- and its chain are, and what else it names.
@@ -63,17 +68,31 @@ local function in_group(...)
   error(found)
 end
 
--- The pending list says to whom an entry was given last. A worker that was slow reads it here, not in its memory.
-local function owns(stream, group, entry, consumer)
-  return #in_group('XPENDING', stream, group, entry, entry, 1, consumer) == 1
-end
+-- What the commands of this call have acknowledged so far: a stream's entries leave it together, at the call's end.
+local acknowledged = {}
 
 -- XACK asks nobody: so it stands only here, behind a compare of the live lease or of the owner. The entry goes too:
 -- what is left in a stream is what has not been handled, and a group that was lost begins again at 0.
 local function acknowledge(stream, group, entry)
-  redis.call('XACK', stream, group, entry)
-  redis.call('XDEL', stream, entry)
+  local gone = acknowledged[stream]
+  if not gone then
+    gone = {are = {}}
+    acknowledged[stream] = gone
+    at_end(function()
+      redis.call('XACK', stream, group, unpack(gone))
+      redis.call('XDEL', stream, unpack(gone))
+    end)
+  end
+  if not gone.are[entry] then gone[#gone + 1] = entry end
+  gone.are[entry] = true
 end
+
+-- The pending list says to whom an entry was given last. A worker that was slow reads it here, not in its memory.
+local function owns(stream, group, entry, consumer)
+  if acknowledged[stream] and acknowledged[stream].are[entry] then return false end
+  return #in_group('XPENDING', stream, group, entry, entry, 1, consumer) == 1
+end
+
 
 local function emit(stream, run_id) return redis.call('XADD', stream, '*', 'run', run_id) end
 

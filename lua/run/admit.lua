@@ -30,8 +30,10 @@ if not ids or not entries then return refused(reject('schema')) end
 
 local room = open_room(a, batch, KEYS[2], KEYS[3], ids)
 local admitted, stopped = {}, nil
+-- Nearly always none of them is there: that is one question for all, and no row is read.
+local row_at = a.runs > 0 and redis.call('EXISTS', unpack(KEYS, 8, 7 + a.runs)) == 0 and new_row or open_row
 for i, id in ipairs(ids) do
-  local run = open_row(KEYS[7 + i])
+  local run = row_at(KEYS[7 + i])
   -- A run that was named a hole before has no judge; the cursor never comes back to it.
   if run.data.state and not run.data['j.epoch'] then return refused(reject('schema')) end
   stopped = let_in(room, a, run, id, i)
@@ -48,10 +50,12 @@ end
 if #admitted == 0 and stopped then return refused(stopped.d, stopped.by, stopped.args) end
 
 -- writes
-for _, one in ipairs(admitted) do
+local names = {}
+for i, one in ipairs(admitted) do
   put(one.run, 'entry', emit(KEYS[4], one.id))
-  redis.call('RPUSH', KEYS[6], one.id)
+  names[i] = one.id
 end
+redis.call('RPUSH', KEYS[6], unpack(names))
 -- Results are wake-ups: any planner may take them off, and taking one twice changes nothing.
 for _, entry in ipairs(entries) do acknowledge(KEYS[5], 'planner', entry) end
 local why = stopped and stopped.d.reason or 'none'

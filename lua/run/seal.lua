@@ -21,7 +21,7 @@ local a, malformed = begin('run.seal', KEYS[9], KEYS[2], {
   seq = 'int1', head = 'str', tree_hash = 'str?', artifact = 'str?',
 })
 if not a then return malformed end
-local run = open_run(KEYS[1], 'entry', 'place', 'calls', 'windows', 't.i:' .. number_text(a.seq),
+local run = open_run(KEYS[1], 'entry', 'place', 'calls', 'windows', 't.opens', 't.i:' .. number_text(a.seq),
   'end:' .. a.lease_id, 'p.row:' .. result_key(a))
 local batch = open_batch(KEYS[2], 'heartbeat_ms', 'n:running', 'n:sealed')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
