@@ -5,7 +5,7 @@ SHELL := /bin/sh
 PY    := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-llm test soak rehearse chaos lint types bench clean
+.PHONY: help demo demo-llm test soak rehearse chaos lint types bench bench-crash clean
 
 help:                ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -39,6 +39,9 @@ chaos: .venv/.ready  ## half an hour of all faults over examples/repair and exam
 
 bench: .venv/.bench  ## what a run costs, beside the machine's limit and other queues (about fifteen minutes; bench.json, bench.png)
 	.venv/bin/evalbus bench --kind noop,model,fanout,calls,latency,flat,peers --json bench.json --plot bench.png
+
+bench-crash: .venv/.bench ## kill workers and servers of evalbus and other queues, and see what becomes of the jobs (fifteen minutes)
+	.venv/bin/python -m workers.benching.crash --json crash.json --markdown crash.md
 
 clean:               ## stop the private server; remove .venv, caches, builds and .evalbus (the demo's batches)
 	-@test ! -x .venv/bin/evalbus || .venv/bin/evalbus server stop

@@ -33,7 +33,9 @@ def encode(fields: Mapping[str, object]) -> bytes:
     """Pack an envelope; adds `schema` unless the caller names one. Raises InputError above `MAX_ENVELOPE`."""
     flat: dict[str, object] = {"schema": SCHEMA}
     for name, value in fields.items():
-        if value is not None:
+        if type(value) is str:  # nearly all are
+            flat[name] = value
+        elif value is not None:
             flat[name] = _flat(value)
     # Without bin types: the server's cmsgpack refuses them. Surrogates pass, so that no text stops a refusal
     # from being recorded.

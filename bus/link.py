@@ -155,6 +155,8 @@ class Link:
             if failpoints.ARMED is not None:
                 await failpoints.ARMED.before(script.name)
             made = commands(wire.server)
+            if not made:
+                return []
             answers = await call_together(wire, script, shared, made)
             if failpoints.ARMED is not None:
                 await failpoints.ARMED.after(script.name, lambda: call_together(wire, script, shared, made))

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -17,7 +18,7 @@ from bus.chain import EMPTY_HEAD, next_head
 from bus.envelopes import MAX_PAYLOAD, check_payload
 from bus.errors import ArtifactMissing, InputError, ReplyError, ViolationError
 from bus.events import StoredEvent
-from bus.imported.looking import CODE, IMPORTED_OPEN, only_for_looking
+from bus.imported.looking import IMPORTED_OPEN
 from bus.keys import registry
 from bus.link import Link
 from bus.port import (
@@ -37,7 +38,7 @@ from bus.port import (
 )
 from bus.redis_calls import CallSteps
 from bus.redis_tools import ToolSteps
-from bus.scripts import Script, script
+from bus.scripts import script
 from bus.streams import claimed, delivered
 from bus.tombstones import Tombstone
 from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId, RunId
@@ -344,24 +345,6 @@ class RedisBus(CallSteps, ToolSteps):
         """Which bundle is the batch's suite; empty when none was published."""
         return _pairs(await self._link.command("HGETALL", self.keys(batch).bundle))
 
-    # --- writing -----------------------------------------------------------------------------------------
-
-    async def _send(
-        self,
-        target: Script,
-        batch: BatchId,
-        scope: Mapping[str, object],
-        rest: Mapping[str, object],
-        **fields: object,
-    ) -> list[Decision]:
-        """See `Steps._send`. Raises InputError for a batch that was imported."""
-        try:
-            return await super()._send(target, batch, scope, rest, **fields)
-        except ReplyError as error:
-            if error.code == CODE:
-                raise only_for_looking(batch) from error
-            raise
-
     # --- planner -----------------------------------------------------------------------------------------
 
     async def create(self, spec: BatchSpec) -> Decision:
@@ -542,15 +525,15 @@ class RedisBus(CallSteps, ToolSteps):
     ) -> dict[Ref, Decision]:
         keys = self.keys(batch)
         target = script("run.heartbeat")
-        scope = self._scope(batch) | {
+        scope: dict[str, object] = {
+            **self._scope(batch),
             "stream": keys.stream(group.stream),
             "rows": [keys.run(ref.run) for ref in leases],
         }
         items = [part for ref in leases for part in (ref.run, ref.lease_id, str(ref.gen), str(ref.epoch))]
-        decisions = await self._send(
-            target, batch, scope, {"items": [*items, *entries]},
-            group=group.on_server, consumer=consumer, leases=len(leases), entries=len(entries),
-        )  # fmt: skip
+        fields = {"group": group.on_server, "consumer": consumer, "leases": len(leases), "entries": len(entries)}
+        ask = partial(self._send, target, batch, scope, {"items": [*items, *entries]}, fields)
+        decisions = await self._settled(batch, ask)
         if len(decisions) != len(leases):  # one answer for all: the batch is not there
             [said] = decisions
             decisions = [said] * len(leases)

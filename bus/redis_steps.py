@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import cast
 
 import structlog
 
 from bus.artifacts import ArtifactStore
 from bus.envelopes import encode
+from bus.errors import ReplyError
+from bus.imported.looking import CODE, only_for_looking
 from bus.keys import BatchKeys, mark
 from bus.link import Door, Link
 from bus.port import Runtime
@@ -56,7 +59,9 @@ class Steps:
         self._artifacts = artifacts
         self._together = Together(self._link)
         self._keys: dict[BatchId, BatchKeys] = {}
-        self._scopes: dict[BatchId, dict[str, object]] = {}
+        self._scopes: dict[BatchId, dict[str, str]] = {}
+        self._shared_keys: dict[tuple[BatchId, str], tuple[str, ...]] = {}
+        self._plane_name = plane.value
         self._turn = 0
 
     # --- what every call needs ---------------------------------------------------------------------------
@@ -67,13 +72,14 @@ class Steps:
             self._keys[batch] = BatchKeys(self.plane, batch, self.shard)
         return self._keys[batch]
 
-    def _envelope(self, batch: BatchId, **fields: object) -> bytes:
-        return encode({"plane": self.plane.value, "batch": batch, **fields})
+    def _envelope(self, batch: BatchId, server: str, fields: Mapping[str, object]) -> bytes:
+        head = {"plane": self._plane_name, "batch": batch}
+        return encode({**head, "server": server, **fields} if server else {**head, **fields})
 
-    def _scope(self, batch: BatchId, run: RunId | None = None) -> dict[str, object]:
-        """Every key that a step may name, by the name that the script headers use."""
-        keys = self.keys(batch)
+    def _scope(self, batch: BatchId) -> Mapping[str, str]:
+        """Every key of the batch that a step may name, by the name that the script headers use."""
         if batch not in self._scopes:
+            keys = self.keys(batch)
             self._scopes[batch] = {
                 "batch": keys.batch_row,
                 "registry": keys.registry,
@@ -92,9 +98,7 @@ class Steps:
                 "desk_judge": keys.desk(JUDGE_DESK),
                 **{name: keys.stream(name) for name in ("runs", "tools", "scores", "results")},
             }
-        if run is None:
-            return self._scopes[batch].copy()
-        return self._scopes[batch] | {"run": keys.run(run)}
+        return self._scopes[batch]
 
     async def _step(
         self,
@@ -108,61 +112,77 @@ class Steps:
     ) -> Decision:
         """One script. A transcript's key is that of the `conversation` among the fields."""
         target = script(f"run.{name}")
-        scope = self._scope(batch, run)
-        conversation = fields.get("conversation")
         if run is not None:
             fields["run"] = run
-            if isinstance(conversation, int):
-                scope["transcript"] = self.keys(batch).transcript(run, conversation)
-        scope.update(extra_keys or {})
-        [decision] = await self._send(target, batch, scope, extra_argv or {}, **fields)
+        if target.own_keys and run is not None:
+            ask = partial(self._together_with_others, target, batch, run, extra_keys, extra_argv, fields)
+        else:
+            ask = partial(self._send, target, batch, {**self._scope(batch), **(extra_keys or {})}, extra_argv, fields)
+        [decision] = await self._settled(batch, ask)
         if decision.verb is not Verb.COMMIT:
             log.info("step.not_committed", step=name, batch=batch, run=run, decision=str(decision))
         return decision
 
-    async def _send(
-        self,
-        target: Script,
-        batch: BatchId,
-        scope: Mapping[str, object],
-        rest: Mapping[str, object],
-        **fields: object,
-    ) -> list[Decision]:
-        """Call a script with those of the scope's keys that it names, the envelope, and the rest of its arguments.
+    async def _settled(self, batch: BatchId, ask: Callable[[], Awaitable[list[Decision]]]) -> list[Decision]:
+        """Ask; and once more, when the batch's tokens were granted in another life of the server, once that is settled.
 
-        The envelope says which life of the server it is for. Where the batch knows another, that is settled first.
+        Raises InputError for a batch that was imported.
         """
-        send = self._together_with_others if target.own_keys else self._alone
-        decisions = await send(target, batch, scope, rest, fields)
-        if decisions and decisions[0].reason == "server_changed" and await self._restarted(batch):
-            decisions = await send(target, batch, scope, rest, fields)
-        if decisions and decisions[0].reason in ("no_batch", "pruned"):
-            await self._say_where_it_went(batch)
+        try:
+            decisions = await ask()
+            reason = decisions[0].reason if decisions else None
+            if reason == "server_changed" and await self._restarted(batch):
+                decisions = await ask()
+                reason = decisions[0].reason if decisions else None
+            if reason in ("no_batch", "pruned"):
+                await self._say_where_it_went(batch)
+        except ReplyError as error:
+            if error.code == CODE:
+                raise only_for_looking(batch) from error
+            raise
         return decisions
 
-    async def _alone(
-        self, target: Script, batch: BatchId, scope: Mapping[str, object], rest: Mapping[str, object],
+    async def _send(
+        self, target: Script, batch: BatchId, scope: Mapping[str, object], rest: Mapping[str, object] | None,
         fields: Mapping[str, object],
     ) -> list[Decision]:  # fmt: skip
+        """Call a script with those of the scope's keys that it names, the envelope, and the rest of its arguments.
+
+        The envelope says which life of the server it is for.
+        """
         keys = {name: scope[name] for name in (key.removesuffix("…") for key in target.keys)}
 
         def argv(server: str) -> Mapping[str, object]:
-            return {"envelope": self._envelope(batch, server=server or None, **fields), **rest}
+            return {"envelope": self._envelope(batch, server, fields), **(rest or {})}
 
         return await self._link.run_many(target, keys, argv)
 
     async def _together_with_others(
-        self, target: Script, batch: BatchId, scope: Mapping[str, object], rest: Mapping[str, object],
-        fields: Mapping[str, object],
+        self, target: Script, batch: BatchId, run: RunId, extra_keys: Mapping[str, object] | None,
+        extra_argv: Mapping[str, object] | None, fields: Mapping[str, object],
     ) -> list[Decision]:  # fmt: skip
-        named = cast(Mapping[str, str], scope)
-        behind = flatten(target.name, target.argv[1:], rest)
+        """As `_send`, in one call with whatever else is asked of this script now."""
+        keys = self.keys(batch)
+        own: tuple[str, ...] = (keys.run(run),)
+        if len(target.own_keys) > 1:
+            named = cast(str | None, extra_keys.get("transcript") if extra_keys else None)
+            own = (keys.run(run), named or keys.transcript(run, cast(int, fields["conversation"])))
+        behind = flatten(target.name, target.argv[1:], extra_argv or {})
 
         def argv(server: str) -> tuple[str | bytes, ...]:
-            return (self._envelope(batch, server=server or None, **fields), *behind)
+            return (self._envelope(batch, server, fields), *behind)
 
-        shared = tuple([named[key] for key in target.shared_keys])
-        return [await self._together.ask(target, shared, tuple([named[key] for key in target.own_keys]), argv)]
+        return [await self._together.ask(target, self._shared(target, batch, extra_keys), own, argv)]
+
+    def _shared(self, target: Script, batch: BatchId, extra_keys: Mapping[str, object] | None) -> tuple[str, ...]:
+        if extra_keys:
+            scope = {**self._scope(batch), **cast(Mapping[str, str], extra_keys)}
+            return tuple([scope[key] for key in target.shared_keys])
+        found = self._shared_keys.get((batch, target.name))
+        if found is None:
+            scope = dict(self._scope(batch))
+            found = self._shared_keys[batch, target.name] = tuple([scope[key] for key in target.shared_keys])
+        return found
 
     async def tombstone(self, batch: BatchId) -> Tombstone | None:
         """What is left of a batch that was pruned; None for any other."""
@@ -183,7 +203,7 @@ class Steps:
         decision = await self._link.run(
             target,
             {"batch": keys.batch_row, "history": keys.history},
-            lambda server: {"envelope": self._envelope(batch, server=server)},
+            lambda server: {"envelope": self._envelope(batch, server, {})},
         )
         log.warning("server.changed", batch=batch, decision=str(decision), floor=decision.answer.get("floor"))
         return decision.applied

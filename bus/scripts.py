@@ -50,6 +50,7 @@ _HEADER = re.compile(r"--\[\[ (?P<name>[a-z_.]+): (?P<title>.*?)\]\]", re.DOTALL
 _SECTION = re.compile(r"^(WHY|KEYS|ARGV|RETURNS)\b", re.MULTILINE)
 _NUMBERED = re.compile(r"(?:^|\s)(\d+|\d+…)\s+([a-z_]+)")
 _SHEBANG = "#!lua\n"
+_VERBS = {verb.value: verb for verb in Verb}
 _OF_A_RUN = ("run", "transcript")
 """Keys that are another one's for each command of a call; all others are the batch's."""
 
@@ -330,12 +331,12 @@ async def _load_and_call(wire: Wire, target: Script, loads: int, tail: Sequence[
 
 def read_decision(target: Script, reply: Reply) -> Decision:
     """`[verb, reason, by, name, value, …]` as a Decision. An answer that the header does not admit is a bug: raises."""
-    words = [_text(item) for item in reply]
+    words = [item.decode("utf-8", "surrogatepass") if type(item) is bytes else _text(item) for item in reply]
     verb, reason, by = words[0], words[1] or None, words[2]
     said = f"{verb} {reason}" if reason else verb
     if said not in target.returns:
         raise ViolationError(f"{target.name} answered {said!r}, which its header does not name")
-    return Decision(Verb(verb), reason, by, dict(zip(words[3::2], words[4::2], strict=True)))
+    return Decision(_VERBS[verb], reason, by, dict(zip(words[3::2], words[4::2], strict=True)))
 
 
 def _text(value: Reply) -> Reply:

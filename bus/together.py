@@ -63,15 +63,30 @@ class Together:
         return asked.answer
 
     def _leave(self, script: Script, shared: tuple[str, ...]) -> None:
-        crowd = [one for one in self._asked.pop((script.name, shared)) if not one.answer.done()]  # some were cancelled
+        asked = self._asked.pop((script.name, shared), [])  # whoever closed has emptied it
+        crowd = [one for one in asked if not one.answer.done()]  # some were cancelled
         for start in range(0, len(crowd), AT_ONCE):
             task = asyncio.create_task(self._call(script, shared, crowd[start : start + AT_ONCE]))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
 
     async def _call(self, script: Script, shared: tuple[str, ...], crowd: list[_Asked]) -> None:
+        sent: list[_Asked] = []
+
         def commands(server: str) -> list[Command]:
-            return [Command(one.keys, one.argv(server)) for one in crowd]
+            """Each time that they are sent: of those that somebody still waits for."""
+            sent.clear()
+            made = []
+            for one in crowd:
+                if one.answer.done():
+                    continue
+                try:
+                    made.append(Command(one.keys, one.argv(server)))
+                except Exception as error:  # what cannot be put into words is that one's own: its text is too long
+                    one.answer.set_exception(error)
+                else:
+                    sent.append(one)
+            return made
 
         try:
             answers: list[Decision | ReplyError] = await self._link.run_together(script, shared, commands)
@@ -84,7 +99,7 @@ class Together:
                 if not one.answer.done():
                     one.answer.set_exception(error)
             return
-        for one, answer in zip(crowd, answers, strict=True):
+        for one, answer in zip(sent, answers, strict=True):
             if one.answer.done():
                 continue
             if isinstance(answer, Exception):
@@ -94,5 +109,9 @@ class Together:
 
     def close(self) -> None:
         """Ask for nothing any more; whatever is in flight has an unknown outcome."""
+        for crowd in self._asked.values():
+            for one in crowd:
+                one.answer.cancel()
+            crowd.clear()
         for task in self._calls:
             task.cancel()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from rich.console import Console
 
 from bus.acl import AclRole, rule, user_name
 from bus.chain import EMPTY_HEAD
-from bus.errors import InputError, ServerUnfit, ViolationError
+from bus.errors import InputError, ReplyError, ServerUnfit, ViolationError
 from bus.fitness import COMMANDS, PRUNING, check_fit
 from bus.link import Link
 from bus.port import Group, Held, Ref
@@ -384,7 +385,7 @@ class Life:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, steps: int, *, answered: bool) -> None:
         self.left, self._answered = steps, answered
-        for name in ("command", "commands", "run_many"):
+        for name in ("command", "commands", "run_many", "run_together"):
             monkeypatch.setattr(Link, name, self._mortal(getattr(Link, name)))
         move = Path.replace
 
@@ -526,28 +527,40 @@ async def test_a_directory_that_cannot_be_made_is_told_before_anything_is_remove
 # --- what comes late --------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A script that was called, and how to call it once more."""
+
+    script: Script
+    again: Callable[[], Awaitable[Sequence[Decision | ReplyError]]]
+
+
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Script, Mapping[str, object], Any]]:
-    """Every script call from here on: script, keys, arguments."""
-    found: list[tuple[Script, Mapping[str, object], Any]] = []
-    run_many = Link.run_many
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Sent]:
+    """Every script call from here on."""
+    found: list[Sent] = []
 
-    async def noted(link: Link, script: Script, keys: Mapping[str, object], argv: Any) -> list[Decision]:  # noqa: ANN401
-        found.append((script, keys, argv))
-        return await run_many(link, script, keys, argv)
+    def note(name: str) -> None:
+        send = getattr(Link, name)
 
-    monkeypatch.setattr(Link, "run_many", noted)
+        async def noted(link: Link, script: Script, keys: object, argv: object) -> Sequence[Decision | ReplyError]:
+            found.append(Sent(script, partial(send, link, script, keys, argv)))
+            answers: Sequence[Decision | ReplyError] = await send(link, script, keys, argv)
+            return answers
+
+        monkeypatch.setattr(Link, name, noted)
+
+    note("run_many")
+    note("run_together")
     return found
 
 
-async def test_no_script_that_comes_late_creates_a_key(
-    any_server: Target, sent: list[tuple[Script, Mapping[str, object], Any]]
-) -> None:
+async def test_no_script_that_comes_late_creates_a_key(any_server: Target, sent: list[Sent]) -> None:
     """Everything that was ever sent to a batch is sent again when it is pruned: refused, and nothing is there again."""
     batch = await Batch.open(any_server.address(), **SPEC)  # type: ignore[arg-type]
     async for step in steps(batch):
         await step.send()
-    assert {script.name for script, _, _ in sent if script.name.startswith("run.")} == {
+    assert {one.script.name for one in sent if one.script.name.startswith("run.")} == {
         script.name for script in all_scripts("run")
     }
     before, names = list(sent), sorted(await batch.bus.all_batches())
@@ -561,11 +574,13 @@ async def test_no_script_that_comes_late_creates_a_key(
     registry = await batch.wire.call("HGETALL", batch.keys.registry)
     assert await keys(batch) == {batch.keys.registry}
     answers: dict[str, set[str]] = {}
-    for script, places, argv in before:
-        if script.name.startswith("run."):
-            said = await batch.bus.link.run_many(script, places, argv)
-            answers.setdefault(script.name, set()).update(str(one.reason) for one in said)
-            assert await keys(batch) == {batch.keys.registry}, script.name
+    for one in before:
+        if one.script.name.startswith("run."):
+            said = await one.again()
+            assert not any(isinstance(answer, ReplyError) for answer in said)
+            reasons = {str(answer.reason) for answer in said if isinstance(answer, Decision)}
+            answers.setdefault(one.script.name, set()).update(reasons)
+            assert await keys(batch) == {batch.keys.registry}, one.script.name
     other = {"run.create": {"pruned"}, "run.remove": {"not_pruned"}}
     assert answers == {name: other.get(name, {"no_batch"}) for name in answers}
     assert await batch.wire.call("HGETALL", batch.keys.registry) == registry

@@ -391,9 +391,9 @@ async def _clock(batch: Batch, ms: int) -> None:
 
 async def _expire(batch: Batch, lease: str, run: RunId) -> None:
     """What gives a desk's lease up: the fence's own operation."""
-    scope = batch.bus._scope(batch.name, run)
+    scope = {**batch.bus._scope(batch.name), "run": batch.keys.run(run)}
     target = script("admission.expire")
-    envelope = batch.bus._envelope(batch.name, lease=lease, step=run)
+    envelope = batch.bus._envelope(batch.name, "", {"lease": lease, "step": run})
     decision = await call(batch.wire, target, {key: scope[key] for key in target.keys}, {"envelope": envelope})
     assert not isinstance(decision, list)
     assert decision.verb is Verb.COMMIT

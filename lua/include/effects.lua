@@ -59,6 +59,7 @@ function effects.write(run, run_id, stream)
       end
     end
   end
+  effects.touched = {} -- the call's next command has its own
 end
 
 function effects.plane_key(a, id) return table.concat({a.plane, ':', a.run, ':', id}) end

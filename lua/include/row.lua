@@ -21,7 +21,7 @@ local row_of = {} -- of the data of a row that was not read whole
 local ON_DEMAND = {__index = function(data, field) return read_field(row_of[data], field) end}
 
 local function read_fields(row, fields)
-  local values = redis.call('HMGET', row.key, unpack(fields))
+  local values = #fields > 0 and redis.call('HMGET', row.key, unpack(fields)) or {}
   local data, absent = row.data, row.absent
   for i = 1, #fields do
     local field = fields[i]
@@ -36,8 +36,14 @@ end
 local function read_whole(row)
   local flat = redis.call('HGETALL', row.key)
   setmetatable(row.data, nil)
+  local there = {}
   for i = 1, #flat, 2 do
+    there[flat[i]] = flat[i + 1]
     if row.changed[flat[i]] == nil then row.data[flat[i]] = flat[i + 1] end
+  end
+  -- What the command at work has put unread: nil would no longer mean "not read yet" when it is taken back.
+  for at = 1, undone, 4 do
+    if undo[at] == row and undo[at + 2] == nil and undo[at + 3] == nil then undo[at + 2] = there[undo[at + 1]] end
   end
   for field, value in pairs(row.changed) do
     if value == false then row.data[field] = nil end
@@ -103,15 +109,23 @@ local function write_rows()
   undone, kept = 0, {}
 end
 
--- The command at work is refused: nothing of it stands but what is kept.
-local function write_kept()
+-- The command at work has broken: nothing of it stands.
+local function take_back()
   while undone > 0 do
     undone = undone - 4
     local row, field = undo[undone + 1], undo[undone + 2]
     row.data[field] = undo[undone + 3]
+    if row.whole and row.data[field] == false then row.data[field] = nil end
     row.changed[field] = undo[undone + 4]
   end
-  for _, one in ipairs(kept) do change(one.row, one.field, one.value, one.value) end
+  kept = {}
+end
+
+-- The command at work is refused: nothing of it stands but what is kept.
+local function write_kept()
+  local stands = kept
+  take_back()
+  for _, one in ipairs(stands) do change(one.row, one.field, one.value, one.value) end
   write_rows()
 end
 

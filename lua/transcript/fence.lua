@@ -70,7 +70,7 @@ end
 -- from two holders of one number. The map of leases is read only when something is wrong already.
 function transcript.not_live(run, leases_key, a, floor)
   if transcript.is_live(run, a, floor) then return nil end
-  local owner = redis.call('HGET', leases_key, a.lease_id)
+  local owner = open_row(leases_key, {a.lease_id}).data[a.lease_id]
   if owner and owner ~= a.run then return reject('run_mismatch') end
   if not live_gen(run, a.gen, floor) then return reject('stale_gen') end
   return reject('lease_mismatch')
