@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,11 +22,11 @@ from bus.acl import AclRole, rule, user_name
 from bus.chain import EMPTY_HEAD
 from bus.errors import InputError, ReplyError, ServerUnfit, ViolationError
 from bus.fitness import COMMANDS, PRUNING, check_fit
-from bus.link import Link
+from bus.link import Arguments, Link
 from bus.port import Group, Held, Ref
 from bus.redis_bus import RedisBus
 from bus.retiring import Archived, clear, retire
-from bus.scripts import Script, all_scripts
+from bus.scripts import Command, Script, all_scripts
 from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.tombstones import Tombstone
@@ -540,18 +540,26 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Sent]:
     """Every script call from here on."""
     found: list[Sent] = []
 
-    def note(name: str) -> None:
-        send = getattr(Link, name)
+    run_many, run_together = Link.run_many, Link.run_together
 
-        async def noted(link: Link, script: Script, keys: object, argv: object) -> Sequence[Decision | ReplyError]:
-            found.append(Sent(script, partial(send, link, script, keys, argv)))
-            answers: Sequence[Decision | ReplyError] = await send(link, script, keys, argv)
-            return answers
+    async def alone(link: Link, script: Script, keys: Mapping[str, object], argv: Arguments) -> list[Decision]:
+        found.append(Sent(script, partial(run_many, link, script, keys, argv)))
+        return await run_many(link, script, keys, argv)
 
-        monkeypatch.setattr(Link, name, noted)
+    async def together(
+        link: Link, script: Script, shared: Sequence[str], commands: Callable[[str], Sequence[Command]]
+    ) -> list[Decision | ReplyError]:
+        made: list[Command] = []
 
-    note("run_many")
-    note("run_together")
+        def noted(server: str) -> Sequence[Command]:
+            made[:] = commands(server)
+            return made
+
+        found.append(Sent(script, partial(run_together, link, script, shared, lambda _: made)))
+        return await run_together(link, script, shared, noted)
+
+    monkeypatch.setattr(Link, "run_many", alone)
+    monkeypatch.setattr(Link, "run_together", together)
     return found
 
 
