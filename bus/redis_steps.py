@@ -172,7 +172,8 @@ class Steps:
         def argv(server: str) -> tuple[str | bytes, ...]:
             return (self._envelope(batch, server, fields), *behind)
 
-        return [await self._together.ask(target, self._shared(target, batch, extra_keys), own, argv)]
+        shared = self._shared(target, batch, extra_keys)
+        return [await self._together.ask(target, shared, own, argv, 1 + len(behind))]
 
     def _shared(self, target: Script, batch: BatchId, extra_keys: Mapping[str, object] | None) -> tuple[str, ...]:
         if extra_keys:

@@ -10,8 +10,8 @@ any number of commands of its kind for one batch, each decided by itself (`lua/i
 costs several times what one more command in it does.
 
 Scripts are called by the digest of their text (EVALSHA), so workers of two releases can run side by side, each with
-its own. A server that lost its script cache (restart, promotion, SCRIPT FLUSH) answers NOSCRIPT; then the text is
-loaded and the same call sent again.
+its own, as long as both keep the same things in the keys (the changelog says when that changes). A server that lost its
+script cache (restart, promotion, SCRIPT FLUSH) answers NOSCRIPT; then the text is loaded and the same call sent again.
 """
 
 from __future__ import annotations

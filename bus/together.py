@@ -8,7 +8,7 @@ share is the call. Nothing waits for company: what the event loop's present roun
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,10 @@ from bus.types import Decision
 __all__ = ["Together"]
 
 AT_ONCE: Final = 32
-"""Commands in one call, at most: all other clients wait meanwhile, for some two milliseconds."""
+"""Commands in one call, at most: all other clients wait meanwhile, for some five milliseconds."""
+
+MOST_WORDS: Final = 128
+"""Arguments in one call, at most, unless one command has more: a large fan-out is work enough for a call."""
 
 
 Arguments = Callable[[str], tuple[str | bytes, ...]]
@@ -31,7 +34,22 @@ Arguments = Callable[[str], tuple[str | bytes, ...]]
 class _Asked:
     keys: tuple[str, ...]
     argv: Arguments
+    words: int
     answer: asyncio.Future[Decision]
+
+
+def _pieces(crowd: Sequence[_Asked]) -> Iterator[list[_Asked]]:
+    """What goes into one call each."""
+    piece: list[_Asked] = []
+    words = 0
+    for one in crowd:
+        if piece and (len(piece) == AT_ONCE or words + one.words > MOST_WORDS):
+            yield piece
+            piece, words = [], 0
+        piece.append(one)
+        words += one.words
+    if piece:
+        yield piece
 
 
 class Together:
@@ -48,14 +66,16 @@ class Together:
         script: Script,
         shared: tuple[str, ...],
         own: tuple[str, ...],
-        argv: Callable[[str], tuple[str | bytes, ...]],
+        argv: Arguments,
+        words: int = 1,
     ) -> asyncio.Future[Decision]:
         """Queue one command. The future's exception: as `Link.run_together`, for this command alone or for its call.
 
-        `shared` and `own`: its keys, in the order of `script.shared_keys` and `script.own_keys`.
+        `shared` and `own`: its keys, in the order of `script.shared_keys` and `script.own_keys`. `words`: how many
+        arguments it has.
         """
         loop = asyncio.get_running_loop()
-        asked = _Asked(own, argv, loop.create_future())
+        asked = _Asked(own, argv, words, loop.create_future())
         crowd = self._asked.setdefault((script.name, shared), [])
         if not crowd:
             loop.call_soon(self._leave, script, shared)
@@ -65,8 +85,8 @@ class Together:
     def _leave(self, script: Script, shared: tuple[str, ...]) -> None:
         asked = self._asked.pop((script.name, shared), [])  # whoever closed has emptied it
         crowd = [one for one in asked if not one.answer.done()]  # some were cancelled
-        for start in range(0, len(crowd), AT_ONCE):
-            task = asyncio.create_task(self._call(script, shared, crowd[start : start + AT_ONCE]))
+        for piece in _pieces(crowd):
+            task = asyncio.create_task(self._call(script, shared, piece))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
 

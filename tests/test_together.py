@@ -185,3 +185,26 @@ async def test_a_call_that_does_not_say_what_it_carries_is_an_error_and_writes_n
         for argv in (["", "x"], ["2", "x"], ["1 1", "x"], ["no"]):
             with pytest.raises(ReplyError, match="how many arguments"):
                 await batch.wire.call("EVALSHA", target.sha, len(keys), *keys, *argv)
+
+
+async def test_much_work_is_not_put_into_one_call(batch: Batch) -> None:
+    """A call's length is bounded by what its commands bring, not by their number alone."""
+    held = [await batch.claimed(entry=entry) for entry in (await read_all(batch))[:3]]
+    before = await calls_of_scripts(batch)
+    events = [str(number) for number in range(100)]
+    said = await asyncio.gather(*(batch.bus.append(one.ref, EMPTY_HEAD, 1, events) for one in held))
+    assert [one.applied for one in said] == [True] * 3
+    assert await calls_of_scripts(batch) == before + 3
+
+
+async def test_what_broke_behind_its_first_write_leaves_no_event_in_the_way(batch: Batch) -> None:
+    """The answer was written when the message to the scorers could not be. Sent again, it stands there once."""
+    held = await batch.claimed()
+    await batch.wire.call("RENAME", batch.keys.stream("scores"), "elsewhere")
+    await batch.wire.call("SET", batch.keys.stream("scores"), "no stream")
+    with pytest.raises(ReplyError, match="WRONGTYPE"):
+        await sealed(batch, held)
+    assert await batch.wire.call("LLEN", batch.keys.transcript(held.ref.run, 0)) == 1
+    await batch.wire.call("RENAME", "elsewhere", batch.keys.stream("scores"))
+    assert (await sealed(batch, held)).applied
+    assert [event.payload for event in await batch.bus.transcript(batch.name, held.ref.run)] == ["answer"]

@@ -269,7 +269,7 @@ class Consumer:
             if not lease.fenced:
                 await self._handler.give_back(lease)
         except EvalbusError as error:
-            if isinstance(error, ArtifactMissing) and not await self._is_live(lease):
+            if isinstance(error, ArtifactMissing) and await self._is_void(lease):
                 self._seen_connections = -1  # the entry may still be ours
                 log.warning("lease.lost", batch=entry.batch, run=entry.run, why=str(error))
                 return
@@ -284,16 +284,19 @@ class Consumer:
             self._holding.pop((entry.batch, entry.id), None)
             self._freed.set()
 
-    async def _is_live(self, lease: Lease) -> bool:
-        """Ask whether the lease still holds.
+    async def _is_void(self, lease: Lease) -> bool:
+        """Whether the lease is known not to hold any more.
 
         A server that lost its last moments has forgotten the bytes, what named them, and that the lease was granted.
         That is nobody's mistake here; without the question, each machine that held such a lease would stop for good.
         """
         if lease.ref is None:
-            return True
-        [beat] = await self._bus.heartbeat(self._group, self._name, Held([lease.ref], []))
-        return beat.applied
+            return False
+        try:
+            [beat] = await self._bus.heartbeat(self._group, self._name, Held([lease.ref], []))
+        except EvalbusError:
+            return False
+        return not beat.applied
 
     async def _try(self, lease: Lease) -> float | None:
         entry, lease_id = lease.entry, LeaseId(self._runtime.token())

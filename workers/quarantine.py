@@ -50,14 +50,17 @@ class Place:
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
         """Let others in while it waits for its tool calls, and wait to go on. An exception is not kept waiting."""
-        await self._quarantine._stand(self, aside=True)
+        self.is_aside = True
+        self._quarantine._tell()
         yield
-        await self._quarantine._stand(self, aside=False)
+        self.is_aside = False
+        self._quarantine._tell()
+        await self._quarantine._until(lambda: self._quarantine._may_go_on(self))
 
     @asynccontextmanager
     async def outside(self) -> AsyncIterator[None]:
         """Be out for a while, as if it had never come in, and come in again. An exception is not kept waiting."""
-        await self._quarantine._leave(self)
+        self._quarantine._leave(self)
         yield
         await self._quarantine._come(self)
 
@@ -70,8 +73,7 @@ class Quarantine:
         self._in: dict[Place, None] = {}
         self._suspects = 0  # of those who are in
         self._waiting: list[Place] = []  # suspects
-        self._changed = asyncio.Condition()
-        self._standing = 0  # who waits for a change
+        self._changes: list[asyncio.Future[None]] = []  # one for each who waits for a change
 
     def is_in_the_way(self, place: Place) -> bool:
         """Whether a suspect waits for that one to leave."""
@@ -92,47 +94,42 @@ class Quarantine:
         try:
             yield place
         finally:
-            await self._leave(place)
+            self._leave(place)
 
     async def _come(self, place: Place) -> None:
-        if place.suspect or self._suspects or self._waiting:  # nearly never: who comes is waited for by nobody
+        if place.suspect or self._suspects or self._waiting:  # nearly never
             await self._wait_to_come(place)
         self._in[place] = None
         self._suspects += place.suspect
 
     async def _wait_to_come(self, place: Place) -> None:
-        async with self._changed:
-            if place.suspect:
-                self._waiting.append(place)
-            try:
-                await self._wait_for(lambda: self._has_room_for(place))
-            finally:
-                if place.suspect:
-                    self._waiting.remove(place)
-                    self._changed.notify_all()  # one that waits no more keeps no run out
-
-    async def _leave(self, place: Place) -> None:
-        if place not in self._in:  # it has left from outside
-            return
-        del self._in[place]
-        self._suspects -= place.suspect
-        if self._standing:
-            async with self._changed:
-                self._changed.notify_all()
-
-    async def _stand(self, place: Place, *, aside: bool) -> None:
-        async with self._changed:
-            place.is_aside = aside
-            self._changed.notify_all()
-            if not aside:
-                await self._wait_for(lambda: self._may_go_on(place))
-
-    async def _wait_for(self, holds: Callable[[], bool]) -> None:
-        self._standing += 1
+        if place.suspect:
+            self._waiting.append(place)
         try:
-            await self._changed.wait_for(holds)
+            await self._until(lambda: self._has_room_for(place))
         finally:
-            self._standing -= 1
+            if place.suspect:
+                self._waiting.remove(place)
+                self._tell()  # one that waits no more keeps no run out
+
+    def _leave(self, place: Place) -> None:
+        if place in self._in:  # it may have left from outside
+            del self._in[place]
+            self._suspects -= place.suspect
+            self._tell()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        # Nothing is awaited between the last question and what the caller does on it: nobody comes in between.
+        while not holds():
+            change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._changes.append(change)
+            await change
+
+    def _tell(self) -> None:
+        changes, self._changes = self._changes, []
+        for change in changes:
+            if not change.done():
+                change.set_result(None)
 
     def _has_room_for(self, place: Place) -> bool:
         if place.suspect:

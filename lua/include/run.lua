@@ -74,6 +74,7 @@ local acknowledged = {}
 -- XACK asks nobody: so it stands only here, behind a compare of the live lease or of the owner. The entry goes too:
 -- what is left in a stream is what has not been handled, and a group that was lost begins again at 0.
 local function acknowledge(stream, group, entry)
+  if not entry then error('there is no entry to acknowledge') end
   local gone = acknowledged[stream]
   if not gone then
     gone = {are = {}}

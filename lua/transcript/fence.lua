@@ -109,7 +109,12 @@ end
 
 function transcript.write_events(transcript_key, events)
   for _, event in ipairs(events) do
-    redis.call('RPUSH', transcript_key, table.concat({number_text(event.gen), event.head, event.payload}, ' '))
+    local text = table.concat({number_text(event.gen), event.head, event.payload}, ' ')
+    if redis.call('RPUSH', transcript_key, text) ~= event.seq then
+      -- A command that broke behind its first write has left events that no row knows of.
+      redis.call('LTRIM', transcript_key, 0, event.seq - 2)
+      if redis.call('RPUSH', transcript_key, text) ~= event.seq then error('the transcript has lost events') end
+    end
   end
 end
 
