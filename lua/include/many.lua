@@ -36,7 +36,7 @@ local function many(one, own)
     -- One command that breaks must not take along what the others were told, and what they have written by then.
     local is_well, answer = pcall(one)
     if not is_well then
-      take_back()
+      give_up()
       local text = type(answer) == 'table' and answer.err or tostring(answer)
       answer = {err = text:match('^%u+ ') and text or 'ERR ' .. text}
     end

@@ -7,6 +7,7 @@
 local rows, opened = {}, {}
 local undo, undone = {}, 0 -- of the command at work: row, field, and what data and changed held, four places each
 local kept = {} -- likewise: row, field, value, of what a refusal records
+local regrets = {} -- likewise: what else is to be undone when it breaks
 
 local function number_text(n) return string.format('%.0f', n) end
 
@@ -106,10 +107,9 @@ end
 
 -- The command at work is granted: its changes stand.
 local function write_rows()
-  undone, kept = 0, {}
+  undone, kept, regrets = 0, {}, {}
 end
 
--- The command at work has broken: nothing of it stands.
 local function take_back()
   while undone > 0 do
     undone = undone - 4
@@ -119,6 +119,13 @@ local function take_back()
     row.changed[field] = undo[undone + 4]
   end
   kept = {}
+end
+
+-- The command at work has broken: nothing of it stands.
+local function give_up()
+  take_back()
+  for _, regret in ipairs(regrets) do regret() end
+  regrets = {}
 end
 
 -- The command at work is refused: nothing of it stands but what is kept.

@@ -80,12 +80,18 @@ local function acknowledge(stream, group, entry)
     gone = {are = {}}
     acknowledged[stream] = gone
     at_end(function()
+      if #gone == 0 then return end
       redis.call('XACK', stream, group, unpack(gone))
       redis.call('XDEL', stream, unpack(gone))
     end)
   end
-  if not gone.are[entry] then gone[#gone + 1] = entry end
+  if gone.are[entry] then return end
+  gone[#gone + 1] = entry
   gone.are[entry] = true
+  regrets[#regrets + 1] = function()
+    gone[#gone] = nil
+    gone.are[entry] = nil
+  end
 end
 
 -- The pending list says to whom an entry was given last. A worker that was slow reads it here, not in its memory.
@@ -93,7 +99,6 @@ local function owns(stream, group, entry, consumer)
   if acknowledged[stream] and acknowledged[stream].are[entry] then return false end
   return #in_group('XPENDING', stream, group, entry, entry, 1, consumer) == 1
 end
-
 
 local function emit(stream, run_id) return redis.call('XADD', stream, '*', 'run', run_id) end
 
