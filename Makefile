@@ -26,9 +26,10 @@ lint: .venv/.dev     ## ruff, rules and format
 types: .venv/.dev    ## mypy, strict, code and tests
 	$(PY) -m mypy
 
-soak: .venv/.dev     ## the randomised tests, thirty times as long, and chaos without each fence (EVALBUS_SOAK=N for another number)
+soak: .venv/.dev     ## the randomised tests, thirty times as long, chaos without each fence, and what takes long (EVALBUS_SOAK=N for another number)
 	EVALBUS_SOAK=$${EVALBUS_SOAK:-30} $(PY) -m pytest tests/test_model_and_server.py tests/test_orders.py \
-	  tests/test_two_buses.py tests/test_chaos_fences.py tests/test_chaos_shortening.py
+	  tests/test_two_buses.py tests/test_chaos_fences.py tests/test_chaos_shortening.py \
+	  tests/test_chaos.py tests/test_bench.py tests/test_bench_crash.py
 
 rehearse: .venv/.ready ## what is promised, counted against an endpoint that misbehaves, workers killed (about three minutes)
 	.venv/bin/python examples/rehearsal/rehearse.py all

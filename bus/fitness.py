@@ -45,6 +45,7 @@ COMMANDS = (
     "hset KEY f v",
     "lindex KEY 0",
     "lrange KEY 0 -1",
+    "ltrim KEY 0 -1",
     "rpush KEY v",
     "sadd KEY v",
     "scard KEY",

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from bus.errors import InputError
+from tests.soak import soaked
 from workers.benching.crash.comparing import CrashTable, Failed, Observation, Row, run_crash
 from workers.benching.crash.observing import Killed, NoServer, Stopped, Twice
 
 ROOT = Path(__file__).parents[1]
 
 
+@soaked
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="the embedded server's binary is there for Linux")
 async def test_evalbus_runs_the_job_of_a_dead_worker_again_and_refuses_what_comes_late() -> None:

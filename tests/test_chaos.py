@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import Told, chaos
+from tests.soak import soaked
 from tests.suites import write_suite
 
 pytestmark = pytest.mark.process
@@ -45,6 +46,7 @@ def test_a_suite_to_which_everything_happens_ends_as_it_does_undisturbed(tmp_pat
     assert told.json["tokens"]["lab"] == told.json["tokens"]["ledger"] > 0
 
 
+@soaked
 def test_a_server_that_forgets_its_last_moments_loses_no_run(tmp_path: Path) -> None:
     """What was granted in them is void: the generation's floor says so to whoever still holds it."""
     told = chaos(
@@ -55,6 +57,7 @@ def test_a_server_that_forgets_its_last_moments_loses_no_run(tmp_path: Path) -> 
     assert told.json["tokens"]["lab"] is None or told.json["tokens"]["lab"] == told.json["tokens"]["ledger"]
 
 
+@soaked
 def test_a_failover_behind_sentinels_loses_no_run(tmp_path: Path) -> None:
     """The primary dies, a replica takes its place, and the roles find it."""
     told = chaos(tmp_path, EXAMPLES / "chaos", "--seed", 5, "--faults", "failover,kill", EVALBUS_CHAOS_RUNS="12")
@@ -78,6 +81,7 @@ def test_the_shipped_example_survives_two_minutes_of_chaos(tmp_path: Path) -> No
     assert told.checks["chaos.P2"] == (46, 0)
 
 
+@soaked
 def test_a_violation_is_told_with_its_seed_and_the_history_that_shows_it(tmp_path: Path) -> None:
     """A solver that answers otherwise when it is asked again is none that can be compared; it is found out as such."""
     agent = (

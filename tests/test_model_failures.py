@@ -220,8 +220,14 @@ async def test_a_key_of_the_environment_does_not_get_out(
         dumped = b""
         for key in await wire.call("KEYS", "*"):
             kind = await wire.call("TYPE", key)
-            read = {b"hash": ("HGETALL", key), b"stream": ("XRANGE", key, "-", "+"), b"string": ("GET", key)}
-            dumped += repr(await wire.call(*read[kind])).encode() if kind in read else b""
+            read = {
+                b"hash": ("HGETALL", key),
+                b"list": ("LRANGE", key, 0, -1),
+                b"set": ("SMEMBERS", key),
+                b"stream": ("XRANGE", key, "-", "+"),
+                b"string": ("GET", key),
+            }
+            dumped += repr(await wire.call(*read[kind])).encode()
     finally:
         wire.close()
     assert isinstance(stage.bus, RedisBus)

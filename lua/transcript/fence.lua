@@ -112,7 +112,7 @@ function transcript.write_events(transcript_key, events)
     local text = table.concat({number_text(event.gen), event.head, event.payload}, ' ')
     if redis.call('RPUSH', transcript_key, text) ~= event.seq then
       -- A command that broke behind its first write has left events that no row knows of.
-      if event.seq == 1 then redis.call('DEL', transcript_key)
+      if event.seq == 1 then redis.call('LTRIM', transcript_key, 1, 0)
       else redis.call('LTRIM', transcript_key, 0, event.seq - 2) end
       if redis.call('RPUSH', transcript_key, text) ~= event.seq then error('the transcript has lost events') end
     end
