@@ -33,7 +33,7 @@ from tests.session_tools import INVERSES, ToolSession
 from tests.soak import times
 from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Twins, TwinsDifferError
 
-PLAIN, WHOLE = times(80), times(24)
+PLAIN, WHOLE = times(100), times(40)
 STEPS, AFTER_CLOSE = {"plain": 60, "whole": 200}, 16
 
 WANTED = """
