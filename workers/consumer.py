@@ -187,7 +187,7 @@ class Consumer:
             if not self._served or self._runtime.now() < self._rests_until:
                 await self._pause(_BLOCK_MS / 1000)
             elif free <= 0:
-                if all(lease.only_waits(self._lease_of(lease)) for lease in self._holding.values()):
+                if all(self._only_waits(lease) for lease in self._holding.values()):
                     for lease in await self._take_over(self._served, 1):
                         self._start(lease)
                 await self._wait_for_a_slot()
@@ -325,6 +325,12 @@ class Consumer:
                 lease.made_way = True
                 log.info("lease.makes_way", batch=lease.entry.batch, run=lease.entry.run)
                 lease.task.cancel()
+
+    def _only_waits(self, lease: Lease) -> bool:
+        # Who waits to be driven waits for those who are: without counting it, one that waits for a dead one's place
+        # would keep out, for good, the very entry whose claim gives that place back.
+        waits_to_be_driven = not self._independent and lease.place is None
+        return waits_to_be_driven or lease.only_waits(self._lease_of(lease))
 
     def _lease_of(self, lease: Lease) -> float:
         return self._catalogue.of(lease.entry.batch).lease

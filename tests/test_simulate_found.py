@@ -1,0 +1,26 @@
+"""Schedules that once broke something, as the simulation had shortened them."""
+
+from __future__ import annotations
+
+import pytest
+
+from workers.simulating.faults import Fault
+from workers.simulating.play import Crew
+from workers.simulating.schedule import Schedule
+from workers.simulating.setting import built_in
+
+FOUND = {
+    # A worker's only driven run waited for the place of a call that a lost server had forgotten to end; the entry whose
+    # claim gives it back was its own, and it read none, because another run in its hands waited to be driven.
+    "a place that a dead call has": Schedule(
+        built_in("judged"), 1617, Crew(planners=1, workers=1, scorers=1),
+        faults=(Fault("worker-1", "bind_call", 4, "server-lost", 0.139),),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_does_not_come_back(name: str) -> None:
+    """Every property holds, and the batch ends."""
+    _, finding = FOUND[name].found()
+    assert finding.violations == ()
