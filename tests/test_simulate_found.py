@@ -16,6 +16,17 @@ FOUND = {
         built_in("judged"), 1617, Crew(planners=1, workers=1, scorers=1),
         faults=(Fault("worker-1", "bind_call", 4, "server-lost", 0.139),),
     ),
+    # Both planners had read that all runs had ended, and found one running when they read the rows: a lost server had
+    # taken its end back in between. They ended by that.
+    "an end that was taken back": Schedule(
+        built_in("disks"), 2334, Crew(planners=2, workers=2, scorers=2),
+        faults=(
+            Fault("planner-2", "admit", 1, "overtaken", 0.329),
+            Fault("worker-1", "claim", 1, "server-clock", 3.126),
+            Fault("worker-1", "write", 3, "stop", 1.015),
+            Fault("worker-2", "append", 5, "server-lost", 0.54),
+        ),
+    ),
 }  # fmt: skip
 
 
