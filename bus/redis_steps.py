@@ -176,12 +176,12 @@ class Steps:
         return [await self._together.ask(target, shared, own, argv, 1 + len(behind))]
 
     def _shared(self, target: Script, batch: BatchId, extra_keys: Mapping[str, object] | None) -> tuple[str, ...]:
+        scope = self._scope(batch)
         if extra_keys:
-            scope = {**self._scope(batch), **cast(Mapping[str, str], extra_keys)}
+            scope = {**scope, **cast(Mapping[str, str], extra_keys)}
             return tuple([scope[key] for key in target.shared_keys])
         found = self._shared_keys.get((batch, target.name))
         if found is None:
-            scope = dict(self._scope(batch))
             found = self._shared_keys[batch, target.name] = tuple([scope[key] for key in target.shared_keys])
         return found
 

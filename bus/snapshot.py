@@ -17,15 +17,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from bus.errors import ViolationError
 from bus.port import BatchSpec, RunRow, RunState
 from bus.types import Digest, RunId
 
 __all__ = ["ScoreRow", "Snapshot"]
-
-_ENDED: Final = (RunState.SCORED, RunState.HOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ class Snapshot:
         for row in rows:
             if row.run in scored or row.run in holes:
                 raise ViolationError(f"batch {batch}: run {row.run} is there twice")
-            if row.state not in _ENDED:
+            if not row.state.ended:
                 raise ViolationError(f"batch {batch}: run {row.run} is {row.state}: it has not ended")
             if row.state is RunState.HOLE:
                 holes[row.run] = row.hole

@@ -78,6 +78,11 @@ class RunState(StrEnum):
     SCORED = "scored"
     HOLE = "hole"
 
+    @property
+    def ended(self) -> bool:
+        """True for the two ends."""
+        return self in (RunState.SCORED, RunState.HOLE)
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

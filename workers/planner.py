@@ -31,7 +31,6 @@ log = structlog.get_logger("evalbus.planner")
 
 _WAKE_UP = 1.0  # seconds without a result after which a planner looks by itself
 _AT_ONCE = 1_000  # wake-ups read, rows looked at: in pieces of this size
-_ENDS = (RunState.SCORED, RunState.HOLE)
 _ADMITTED_AT_ONCE = 100  # runs in one command
 _SWEPT_AT_ONCE = 50  # places that one command gives back
 _FULL = ("bound_full", "capacity", "over_budget")  # no place at the desk, on the plane, in the budget
@@ -276,7 +275,7 @@ class Planner:
     async def _close(self, served: Served, counters: Counters) -> None:
         """All runs have ended, so no row can change any more: read them in pieces, and close over what they say."""
         rows = await self._bus.rows(served.batch, await self._bus.run_ids(served.batch))
-        if any(row.state not in _ENDS for row in rows):
+        if any(not row.state.ended for row in rows):
             # A server that lost its last moments after the counters were read: there is no end to close over yet.
             log.warning("close.too_early", batch=served.batch)
             return

@@ -45,7 +45,6 @@ _NO_STEP = "run.imported"
 """As which a step's entry is kept: the export does not say which step it was."""
 _DECLARED = ("spec", "incarnation", "intended", "quorum", "max_in_flight", "max_deliveries", "judge_policy",
              "replay_budget", "budget", "source")  # fmt: skip
-_ENDED = (RunState.SCORED, RunState.HOLE)
 
 
 class Import:
@@ -133,7 +132,7 @@ class Import:
             await self._put("RPUSH", self._keys.index, *_texts(names[start : start + _LISTED]))
         for run in sorted(self._standing.parked):
             await self._put("SADD", self._keys.review, *_texts([run]))
-        in_flight = sum(at.state not in _ENDED for at in self._standing.runs.values())
+        in_flight = sum(not at.state.ended for at in self._standing.runs.values())
         await self._put("HSET", self._keys.desk(), "in_flight", in_flight)
 
     def _batch_row(self, found: Replayed) -> dict[str, str | int]:
