@@ -26,8 +26,13 @@ def doctor(
     acl: Annotated[
         bool, typer.Option("--acl", help="Print the users that the server should have, one a role and plane.")
     ] = False,
+    json_file: JsonFile = None,
 ) -> None:
-    """Say whether a server is fit to carry batches, or which users it should have.
+    """Say whether a server and this machine are fit to carry batches, and what to do; or which users it should have.
+
+    Exit code: 0 nothing to do, 1 warnings, 4 the server cannot be used.
+
+    evalbus doctor --url redis://queue
 
     evalbus doctor --acl --plane shadow | valkey-cli -h queue
     """
@@ -36,8 +41,8 @@ def doctor(
     quiet_logs()
     if acl:
         guard(lambda: print_acl(plane, console()))
-    else:
-        guard(lambda: examine(url, home, plane or Plane.LIVE, console()))
+    elif code := guard(lambda: examine(url, home, plane or Plane.LIVE, json_file, console())):
+        raise typer.Exit(code)
 
 
 def conform(
