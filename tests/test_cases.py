@@ -135,7 +135,7 @@ class TestCsv:
             ("ID,input\na,b\n", "c.csv:1: has no column 'id' (it has 'ID', 'input') (write the name as id)"),
             (
                 "name,input\na,b\n",
-                "c.csv:1: has no column 'id' (it has 'name', 'input') (every case needs an id of its own)",
+                "c.csv:1: has no column 'id' (it has 'name', 'input') (every case needs an id of its own: fields = ",
             ),
             ("id,x,x\na,b,c\n", "c.csv:1: has two columns 'x'"),
             (

@@ -276,7 +276,7 @@ KINDS = "one of exact, includes, regex, numeric, command, python, model"
         ("[solver", ":1: invalid TOML: Expected ']' at the end of a table declaration"),
         ("trials = 1\ntrials = 2\n" + MINIMAL, ":2: invalid TOML: Cannot overwrite a value"),
         ("trails = 2\n" + MINIMAL, ": trails: unknown field (did you mean 'trials'?)"),
-        ("zzz = 2\n" + MINIMAL, ": zzz: unknown field (known: name, cases, trials, quorum, bins, "),
+        ("zzz = 2\n" + MINIMAL, ": zzz: unknown field (known: name, cases, fields, trials, quorum, bins, "),
         (solver('comand = ["cat"]'), ": solver.comand: unknown field (did you mean 'command'?)"),
         (MINIMAL.replace("cases =", "case ="), ": case: unknown field (did you mean 'cases'?)"),
         (MINIMAL + "[gate]\nmin_rate = 1\n", ": gate.min_rate: unknown field (did you mean 'min_pass_rate'?)"),

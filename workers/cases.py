@@ -9,7 +9,8 @@ with its file and line.
     target    what the scorer compares with: text, a number, a list of them; null when left out
     metadata  an object for the suite's own use
 
-CSV and Parquet have a column for each of these; their further columns are entries of `metadata`.
+CSV and Parquet have a column for each of these; their further columns are entries of `metadata`. Where columns have
+other names, the suite's `fields` says which is which (`workers.field_map`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from bus.errors import InputError
+from workers.field_map import FieldMap
 from workers.rows import Row, kind_of, read_rows
 
 __all__ = ["MAX_ID", "Case", "Json", "cases_from_tables", "check_id", "read_cases"]
@@ -52,13 +54,15 @@ class Case:
         return self.input if isinstance(self.input, str) else json.dumps(self.input, ensure_ascii=False)
 
 
-def read_cases(path: Path, shown: Path | str | None = None) -> tuple[Case, ...]:
+def read_cases(
+    path: Path, shown: Path | str | None = None, fields: Mapping[str, str] | None = None
+) -> tuple[Case, ...]:
     """Read a `.jsonl`, `.csv` or `.parquet` file of at least one case. Raises `InputError`.
 
-    `shown` is the file's name in messages; `path` itself when it is left out.
+    `shown` is the file's name in messages; `path` itself when it is left out. `fields`: see `workers.field_map`.
     """
     shown = path if shown is None else shown
-    return _cases(read_rows(path, shown), shown)
+    return _cases(read_rows(path, shown, FieldMap(fields or {})), shown)
 
 
 def cases_from_tables(tables: Iterable[Mapping[str, object]], shown: Path | str) -> tuple[Case, ...]:

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field, PlainValidator, PrivateAttr, model_v
 from bus.errors import InputError
 from bus.types import MAX_INT, Digest, RunId
 from workers.cases import Case
+from workers.field_map import FieldMap
 from workers.judging.binding import Binding
 from workers.model_table import ModelTable, Target
 from workers.quantities import share_of
@@ -80,6 +81,11 @@ def _cases(written: object) -> str | tuple[Mapping[str, object], ...]:
     raise ValueError("must name a file inside the suite directory, or be a list of tables")
 
 
+def _fields(written: dict[str, str]) -> dict[str, str]:
+    FieldMap.checked(written)
+    return written
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """What loading adds to a declaration."""
@@ -103,6 +109,8 @@ class Suite(Table):
     name: Annotated[str, AfterValidator(_name)] = ""
     """When left out, loading makes one of the directory's."""
     declared_cases: Annotated[str | tuple[Mapping[str, object], ...], PlainValidator(_cases)] = Field(alias="cases")
+    fields: Annotated[dict[str, Text], AfterValidator(_fields)] = Field(default_factory=dict)
+    """Which column of the file of cases is which field: `{ id = "qid", input = "{context} {question}" }`."""
     trials: Trials = 1
     """Runs of each case."""
     quorum: Annotated[int | str, PlainValidator(_quorum)] = "50%"
@@ -148,6 +156,12 @@ class Suite(Table):
     @model_validator(mode="after")
     def _tools_fit(self) -> Suite:
         check_tools(self.tools, self.mcp)
+        return self
+
+    @model_validator(mode="after")
+    def _fields_fit(self) -> Suite:
+        if self.fields and not isinstance(self.declared_cases, str):
+            raise ValueError("fields is for cases that stand in a file; these stand in the suite, by their own names")
         return self
 
     @model_validator(mode="after")

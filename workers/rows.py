@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bus.errors import InputError
+from workers.field_map import FieldMap
 
 __all__ = ["Row", "kind_of", "read_rows", "read_text"]
 
@@ -23,6 +24,7 @@ MAX_CELL: Final = 2**27
 """Characters of one CSV cell. The csv module stops at 128 kB by itself, less than one long prompt."""
 
 _COLUMNS: Final = ("id", "input", "target")
+_AS_THEY_ARE: Final = FieldMap()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,11 @@ class Row:
     line: int | None = None
 
 
-def read_rows(path: Path, shown: Path | str) -> Iterator[Row]:
-    """The rows of a `.jsonl`, `.csv` or `.parquet` file. Raises `InputError`; `shown` is its name in there."""
+def read_rows(path: Path, shown: Path | str, fields: FieldMap = _AS_THEY_ARE) -> Iterator[Row]:
+    """The rows of a `.jsonl`, `.csv` or `.parquet` file, by the names that cases have; `fields` says which is which.
+
+    Raises `InputError`; `shown` is the file's name in there.
+    """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(
@@ -45,7 +50,7 @@ def read_rows(path: Path, shown: Path | str) -> Iterator[Row]:
         )
     if not path.is_file():
         raise InputError("is not a file" if path.exists() else "no such file", file=shown)
-    return reader(path, shown)
+    return reader(path, shown, fields)
 
 
 def read_text(path: Path, shown: Path | str) -> str:
@@ -73,7 +78,8 @@ def kind_of(value: object) -> str:
 # --- JSON lines -------------------------------------------------------------------------------------------
 
 
-def _json_rows(path: Path, shown: Path | str) -> Iterator[Row]:
+def _json_rows(path: Path, shown: Path | str, fields: FieldMap) -> Iterator[Row]:
+    count = 0
     # Not splitlines(): it also cuts at U+2028 and its kind, which JSON allows inside text.
     for number, line in enumerate(read_text(path, shown).split("\n"), start=1):
         if not line.strip():
@@ -86,6 +92,10 @@ def _json_rows(path: Path, shown: Path | str) -> Iterator[Row]:
         if not isinstance(value, dict):
             problem = f"each line is one JSON object, this is {kind_of(value)}"
             raise InputError(problem, file=shown, line=number)
+        count += 1
+        if fields.of:
+            fields.check(list(value), shown, number)
+            value = _from_columns(fields.apply(value, count), shown, number)
         yield Row(value, f"line {number}", number)
 
 
@@ -123,15 +133,15 @@ def _first_twice(names: Sequence[str]) -> str | None:
 # --- CSV --------------------------------------------------------------------------------------------------
 
 
-def _csv_rows(path: Path, shown: Path | str) -> Iterator[Row]:
+def _csv_rows(path: Path, shown: Path | str, fields: FieldMap) -> Iterator[Row]:
     limit = csv.field_size_limit(MAX_CELL)
     reader = csv.reader(io.StringIO(read_text(path, shown), newline=""), strict=True)
     try:
         header = next(reader, None)
         if header is None:
             return
-        _check_columns(header, shown, line=1)
-        line = reader.line_num + 1
+        _check_columns(header, shown, fields, line=1)
+        line, count = reader.line_num + 1, 0
         for cells in reader:
             if cells and len(cells) != len(header):
                 raise InputError(
@@ -141,8 +151,9 @@ def _csv_rows(path: Path, shown: Path | str) -> Iterator[Row]:
                     remedy="quote cells that hold a comma or a line break",
                 )
             if cells:
-                fields = _from_columns(dict(zip(header, cells, strict=True)), shown, line)
-                yield Row(fields, f"line {line}", line)
+                count += 1
+                row = fields.apply(dict(zip(header, cells, strict=True)), count)
+                yield Row(_from_columns(row, shown, line), f"line {line}", line)
             line = reader.line_num + 1
     except csv.Error as error:
         raise InputError(f"invalid CSV: {error}", file=shown, line=reader.line_num) from None
@@ -150,15 +161,16 @@ def _csv_rows(path: Path, shown: Path | str) -> Iterator[Row]:
         csv.field_size_limit(limit)
 
 
-def _check_columns(names: Sequence[str], shown: Path | str, line: int | None) -> None:
-    if "id" not in names:
+def _check_columns(names: Sequence[str], shown: Path | str, fields: FieldMap, line: int | None) -> None:
+    fields.check(names, shown, line)
+    if "id" not in (*names, *fields.of):
         near = difflib.get_close_matches("id", [name.strip().lower() for name in names], n=1)
         have = ", ".join(repr(name) for name in names[:8]) or "none"
         raise InputError(
             f"has no column 'id' (it has {have})",
             file=shown,
             line=line,
-            remedy="write the name as id" if near else "every case needs an id of its own",
+            remedy="write the name as id" if near else 'every case needs an id of its own: fields = { id = "COLUMN" }',
         )
     if (twice := _first_twice(names)) is not None:
         raise InputError(f"has two columns {twice!r}", file=shown, line=line)
@@ -184,7 +196,7 @@ def _from_columns(row: Mapping[str, object], shown: Path | str, line: int | None
 # --- Parquet ----------------------------------------------------------------------------------------------
 
 
-def _parquet_rows(path: Path, shown: Path | str) -> Iterator[Row]:
+def _parquet_rows(path: Path, shown: Path | str, fields: FieldMap) -> Iterator[Row]:
     try:
         # Imported here: it is an extra, and takes longer to load than all the rest.
         import pyarrow  # noqa: PLC0415
@@ -194,17 +206,17 @@ def _parquet_rows(path: Path, shown: Path | str) -> Iterator[Row]:
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            _check_columns(file.schema_arrow.names, shown, line=None)
+            _check_columns(file.schema_arrow.names, shown, fields, line=None)
             for batch in file.iter_batches():
                 for row in batch.to_pylist():
                     number += 1
-                    yield Row(_from_columns(row, shown, None), f"row {number}")
+                    yield Row(_from_columns(fields.apply(row, number), shown, None), f"row {number}")
     except (pyarrow.ArrowException, OSError) as error:
         what = f"is damaged after row {number}" if number else "is not a Parquet file"
         raise InputError(f"{what}: {str(error).splitlines()[0].rstrip('.')}", file=shown) from None
 
 
-_READERS: Final[Mapping[str, Callable[[Path, Path | str], Iterator[Row]]]] = {
+_READERS: Final[Mapping[str, Callable[[Path, Path | str, FieldMap], Iterator[Row]]]] = {
     ".jsonl": _json_rows,
     ".csv": _csv_rows,
     ".parquet": _parquet_rows,

@@ -261,7 +261,7 @@ def _load_cases(declared: Suite, files: _Files) -> tuple[Case, ...]:
     path = files.path("cases", declared.declared_cases)
     if not path.exists():
         raise InputError(f"cases: no such file: {declared.declared_cases}", file=files.source)
-    return read_cases(path, files.source.parent / declared.declared_cases)
+    return read_cases(path, files.source.parent / declared.declared_cases, declared.fields)
 
 
 def _digest(declared: Suite, cases: tuple[Case, ...], files: _Files) -> Digest:
