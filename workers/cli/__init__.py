@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from workers.cli import checks, histories, results, server, work
+from workers.cli import checks, convert, histories, results, server, work
 from workers.cli.late import late_commands
 
 __all__ = ["app", "main"]
@@ -39,6 +39,7 @@ _COMMANDS = (
     checks.bench,
     checks.lab,
     histories.import_,
+    convert.convert,
 )
 
 app = typer.Typer(
