@@ -5,7 +5,7 @@ SHELL := /bin/sh
 PY    := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-llm test soak rehearse chaos lint types bench bench-crash clean
+.PHONY: help demo demo-llm test soak rehearse chaos lint types docs bench bench-crash clean
 
 help:                ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -25,6 +25,9 @@ lint: .venv/.dev     ## ruff, rules and format
 
 types: .venv/.dev    ## mypy, strict, code and tests
 	$(PY) -m mypy
+
+docs: .venv/.ready   ## write docs/reference.md and docs/suite.md, which are made of the code
+	$(PY) -m workers.docs
 
 soak: .venv/.dev     ## the randomised tests, thirty times as long, chaos without each fence, and what takes long (EVALBUS_SOAK=N for another number)
 	EVALBUS_SOAK=$${EVALBUS_SOAK:-30} $(PY) -m pytest tests/test_model_and_server.py tests/test_orders.py \

@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
-from bus.fitness import COMMANDS, PRUNING, READING
+from bus.fitness import ARCHIVING, COMMANDS, PRUNING, READING
 from bus.keys import any_shard, endpoint, registry
 from bus.types import Plane
 
@@ -35,7 +35,10 @@ class AclRole(StrEnum):
 
 
 _STEPS: dict[AclRole, tuple[str, ...]] = {
-    AclRole.PLANNER: ("admit", "adopt", "abandon", "requeue", "tool_requeue", "sweep", "rebind", "score_hole", "close"),
+    AclRole.PLANNER: (
+        "admit", "adopt", "abandon", "requeue", "tool_requeue", "sweep", "rebind", "score_hole", "close",
+        "archive_claim", "archive",
+    ),
     AclRole.WORKER: (
         "claim", "append", "seal", "yield", "hole", "heartbeat", "open_call", "flush", "bind_call", "drop_call",
         "resolve", "write", "put_tools", "join", "turn", "tool_claim", "tool_sent", "tool_complete",
@@ -56,7 +59,7 @@ _STREAMS: dict[AclRole, tuple[str, ...]] = {
 """What stands for `<stream>` in a header: those that a role reads, or puts a lost message back into."""
 
 _READ_BESIDE: dict[AclRole, tuple[str, ...]] = {
-    AclRole.PLANNER: ("bundle", "blob:*"),
+    AclRole.PLANNER: ("bundle", "blob:*", "transcript:*"),
     AclRole.WORKER: ("transcript:*", "bundle"),
     AclRole.SCORER: ("transcript:*", "bundle"),
 }
@@ -77,6 +80,9 @@ _CONNECTING = (
     "select",
     "ping",
     "client|setname",
+    "client|id",
+    "client|unblock",
+    "xread",
     "evalsha",
     "script|load",
     "script|exists",
@@ -112,6 +118,7 @@ def key_patterns(role: AclRole, plane: Plane) -> list[str]:
     if role in _ASKING:
         written.add(f"~{place}{endpoint(plane, '*').removeprefix(registry(plane).removesuffix('batches'))}")
     read = {f"%R~{place}b:*:{tail}" for tail in _READ_BESIDE[role]}
+    read.add(f"%R~{place}bell")
     # The registry: which batches there are. It is also the key on which a server is asked whether it is fit.
     return [f"~{place}batches", *sorted(written - {f"~{place}batches"}), *sorted(read)]
 
@@ -129,6 +136,8 @@ def _tails(step: str) -> frozenset[str]:
 
 def _commands(role: AclRole) -> Sequence[str]:
     asked = READING if role is AclRole.READER else COMMANDS
+    if role in (AclRole.PLANNER, AclRole.OPERATOR):
+        asked = (*asked, *ARCHIVING)
     if role is AclRole.OPERATOR:
         asked = (*asked, *PRUNING)
     names = sorted({line.split()[0] for line in asked})

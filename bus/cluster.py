@@ -303,6 +303,16 @@ class ShardedBus:
         """How often reading connections were opened, of all shards together."""
         return sum(one.connections for one in self._shards.values())
 
+    def hurry(self) -> None:
+        """See `RedisBus.hurry`."""
+        self._registries.hurry()
+        for one in self._shards.values():
+            one.hurry()
+
+    async def opened(self, seconds: float) -> None:
+        """Only the clock: one connection waits at one server, and a batch may be declared at any of them."""
+        await self._runtime.sleep(seconds)
+
     async def aclose(self) -> None:
         """Close the connections."""
         self._registries.close()

@@ -21,6 +21,7 @@ endpoint share its buckets, each refilled as the asker says.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from dataclasses import dataclass
 
@@ -66,9 +67,27 @@ class EndpointLimits:
         """`key`: of the endpoint's hash, from `bus.keys.endpoint`."""
         self._link, self._key = link, key
         self.rates = rates or EndpointRates()
+        self._asking: asyncio.Task[float] | None = None
 
     async def take(self, tokens: int) -> float:
         """Ask for one request of `tokens` to leave. 0.0: it may, now. Else seconds to wait before asking again."""
+        rates = self.rates
+        if rates.requests_per_minute is not None or rates.tokens_per_minute is not None:
+            return await self._take(tokens)
+        # Nothing is counted, and only a pause can be in the way: one answer is that of all who ask in one round of the
+        # event loop. Who is told to wait asks for a turn of its own.
+        asking, is_first = self._asking, self._asking is None
+        if asking is None:
+            asking = self._asking = asyncio.create_task(self._take_for_all())
+            asking.add_done_callback(_told)
+        wait = await asyncio.shield(asking)
+        return wait if is_first or not wait else await self._take(tokens)
+
+    async def _take_for_all(self) -> float:
+        self._asking = None  # whoever comes now comes too late for this one
+        return await self._take(0)
+
+    async def _take(self, tokens: int) -> float:
         rates = self.rates
         request = _refill(1, rates.requests_per_minute)
         decision = await self._run(
@@ -92,6 +111,12 @@ class EndpointLimits:
     async def _run(self, op: str, **argv: int) -> Decision:
         arguments = {name: str(value) for name, value in argv.items()}
         return await self._link.run(script(f"endpoint.{op}"), {"endpoint": self._key}, arguments)
+
+
+def _told(asked: asyncio.Task[float]) -> None:
+    """Its error is that of whoever asked; when they are all gone, of nobody."""
+    if not asked.cancelled():
+        asked.exception()
 
 
 def _refill(count: int, per_minute: float | None) -> int:

@@ -26,7 +26,7 @@ from bus.topology import Topology
 from bus.types import Plane
 from bus.wire import Wire
 
-__all__ = ["COMMANDS", "PRUNING", "READING", "ServerFacts", "check_fit"]
+__all__ = ["ARCHIVING", "COMMANDS", "PRUNING", "READING", "ServerFacts", "check_fit"]
 
 _SILENCE = 5.0  # seconds for connecting, and again for all answers together
 _LOADING = 10.0  # seconds to wait for a server that is reading its data
@@ -69,6 +69,9 @@ COMMANDS = (
 
 PRUNING = ("scan 0", "unlink KEY", "xrevrange KEY + - COUNT 1")
 """What it takes beside them to remove a batch. SCAN gives out the names of all keys, so only an operator has it."""
+
+ARCHIVING = ("xlen KEY", "xtrim KEY MINID 0-1")
+"""What it takes beside them to archive a history while its batch runs: the planner's, and an operator's."""
 
 _READS = {
     "exists", "get", "hget", "hgetall", "hmget", "info", "lindex", "lrange", "scard", "sismember", "smembers", "time",

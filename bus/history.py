@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-import msgpack
-
+from bus.archived import ArchivedError, order_of
 from bus.contract import CONTRACT
-from bus.envelopes import decode
+from bus.entries import Entries, Part, Recorded
 from bus.errors import InputError, ViolationError
 from bus.events import StoredEvent
-from bus.imported import entry as imported
 from bus.keys import BatchKeys
 from bus.link import Link
 from bus.port import BatchInfo
@@ -35,15 +34,18 @@ from bus.snapshot import Snapshot
 from bus.types import BatchId, EntryId, Plane, RunId
 
 __all__ = [
+    "Far",
     "Line",
     "Part",
     "Recorded",
     "chained",
+    "chained_lines",
+    "closing",
     "export",
     "header",
     "lines",
+    "opening",
     "read_history",
-    "recorded",
     "refusals",
     "spelt",
 ]
@@ -51,37 +53,8 @@ __all__ = [
 _AT_ONCE = 500  # entries in one read
 _PAYLOADS_AT_ONCE = 100  # of 256 kB at most; one step has no more events than that
 _EMPTY_CHAIN = "0" * 64
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One fence operation's decision within a command."""
-
-    fence: str
-    op: str
-    verb: str
-    reason: str | None
-    args: Mapping[str, Any]
-    """Those that the envelope does not hold under the same name."""
-    answer: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """One entry of the history. `presented`: the other arguments of a refused command, by position from 2."""
-
-    id: EntryId
-    command: str
-    envelope: Mapping[str, Any]
-    parts: tuple[Part, ...]
-    presented: Mapping[int, bytes]
-    exported: bool = False
-    """Read back from an export: the parts have all their arguments, in the form in which they stand there."""
-
-    @property
-    def joint(self) -> bool:
-        """Made by a step of the pipeline, not by one fence operation alone."""
-        return self.command.startswith("run.")
+_BEGINNING = EntryId("")
+_ALL = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,42 +81,28 @@ _FIELDS = tuple(field.name for field in fields(Line))
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-async def read_history(link: Link, keys: BatchKeys) -> AsyncIterator[Recorded]:
-    """Every entry in stream order, in pieces: memory does not grow with the history."""
-    after = "-"
+async def read_history(
+    link: Link, keys: BatchKeys, after: EntryId = _BEGINNING, limit: int = _ALL
+) -> AsyncIterator[Recorded]:
+    """Every entry behind `after` in stream order, or `limit` of them, in pieces: memory does not grow with the history.
+
+    Raises ArchivedError when entries behind `after`, or behind what was yielded, have been archived and trimmed.
+    """
+    reading = Entries(link, keys)
     while True:
-        entries = await link.command("XRANGE", keys.history, after, "+", "COUNT", _AT_ONCE)
-        for entry_id, flat in entries:
-            yield recorded(EntryId(entry_id.decode()), flat)
-        if len(entries) < _AT_ONCE:
+        start = "(" + after if after else "-"
+        count = min(limit, _AT_ONCE)
+        entries = await link.command("XRANGE", keys.history, start, "+", "COUNT", count)
+        # In this order: what is trimmed later than this was still there when it was read.
+        last, place = await link.command("HMGET", keys.batch_row, "archive.last", "archive.place")
+        if last is not None and order_of(archived := EntryId(last.decode())) > order_of(after):
+            raise ArchivedError(keys.batch, archived, place.decode("utf-8", "replace"))
+        for entry in await reading.read(entries):
+            yield entry
+        limit -= count
+        if len(entries) < count or limit == 0:
             return
-        after = "(" + entries[-1][0].decode()
-
-
-def recorded(entry_id: EntryId, flat: Sequence[bytes]) -> Recorded:
-    """An entry as the server holds it, read; `flat`: its fields and values in turn."""
-    fields = dict(zip(flat[::2], flat[1::2], strict=True))
-    if (packed := fields.get(imported.FIELD)) is not None:
-        told = imported.unpack(packed)
-        return Recorded(
-            entry_id, fields[b"o"].decode(), told.envelope, tuple(Part(*one) for one in told.parts), {}, True
-        )
-    try:
-        envelope = decode(fields[b"e"])
-    except ValueError:  # what was presented was no envelope; it was refused, and is shown as it came
-        envelope = {"malformed": fields[b"e"].hex()}
-    unpacked = msgpack.unpackb(fields[b"p"], raw=False, strict_map_key=False, unicode_errors="surrogatepass")
-    presented = {int(name[1:]): value for name, value in fields.items() if name[:1] == b"x"}
-    parts = tuple(_part(*part) for part in unpacked)
-    return Recorded(entry_id, fields[b"o"].decode(), envelope, parts, presented)
-
-
-def _part(name: str, verb: str, reason: str, args: object, answer: object) -> Part:
-    # An empty Lua table is packed as a list: it has no other way to say "map".
-    fence, _, op = name.partition(".")
-    named = args if isinstance(args, dict) else {}
-    said = answer if isinstance(answer, dict) else {}
-    return Part(fence, op, verb, reason or None, named, said)
+        after = EntryId(entries[-1][0].decode())
 
 
 async def refusals(link: Link, keys: BatchKeys) -> AsyncIterator[Recorded]:
@@ -153,15 +112,15 @@ async def refusals(link: Link, keys: BatchKeys) -> AsyncIterator[Recorded]:
             yield entry
 
 
-async def lines(link: Link, keys: BatchKeys) -> AsyncIterator[Line]:
-    """The export's lines, with the payloads of transcript events put back in place.
+async def lines(link: Link, keys: BatchKeys, after: EntryId = _BEGINNING, limit: int = _ALL) -> AsyncIterator[Line]:
+    """The export's lines, with the payloads of transcript events put back in place. `after`, `limit`: of which entries.
 
     Payloads stand in the transcripts, one stream a conversation. They are asked for many at a time, because a round
     trip costs more than all the rest of a line; and not for all that was read, because each may have 256 kB.
     """
     group: list[_Untold] = []
     asked = 0
-    async for entry in read_history(link, keys):
+    async for entry in read_history(link, keys, after, limit):
         untold = _Untold(entry, tuple(_arguments(entry, part) for part in entry.parts))
         group.append(untold)
         asked += sum(True for _ in untold.events())
@@ -288,21 +247,53 @@ async def export(
     has gone by, and never for an open batch. A batch may end while it is read: then whoever looked at it before would
     have a history that ends, and no snapshot.
     """
-    yield spelt(header(plane, batch, info)) + "\n"
-    count, head, ended = 0, _EMPTY_CHAIN, False
-    async for line in lines(link, BatchKeys(plane, batch, shard)):
-        text, head = chained(head, line)
-        yield f'{text[:-1]},"chain":"{head}"}}\n'
-        count += 1
-        ended = ended or line.ends_batch
-    if count == 0:
+    far = Far()
+    yield opening(plane, batch, info)
+    async for line in chained_lines(link, BatchKeys(plane, batch, shard), far):
+        yield line
+    if far.lines == 0:
         raise InputError(f"batch {batch!r} has no history on this server")
     if callable(snapshot):
-        snapshot = await snapshot() if ended else None
+        snapshot = await snapshot() if far.ended else None
+    yield closing(far, snapshot)
+
+
+@dataclass(slots=True)
+class Far:
+    """How far an export has come."""
+
+    last: EntryId = _BEGINNING
+    """The entry of which all lines are there."""
+    lines: int = 0
+    head: str = _EMPTY_CHAIN
+    ended: bool = False
+    """The entry that ended the batch has gone by."""
+
+
+async def chained_lines(link: Link, keys: BatchKeys, far: Far, limit: int = _ALL) -> AsyncGenerator[str, None]:
+    """The lines of text behind `far`, which goes on with each; of so many entries. Raises ArchivedError.
+
+    See `read_history`.
+    """
+    async for line in lines(link, keys, far.last, limit):
+        text, far.head = chained(far.head, line)
+        far.lines += 1
+        far.last = EntryId(line.id.partition("/")[0])
+        far.ended = far.ended or line.ends_batch
+        yield f'{text[:-1]},"chain":"{far.head}"}}\n'
+
+
+def opening(plane: Plane, batch: BatchId, info: BatchInfo) -> str:
+    """The first line's text."""
+    return spelt(header(plane, batch, info)) + "\n"
+
+
+def closing(far: Far, snapshot: Snapshot | None) -> str:
+    """The last line's text."""
     content = None
     if snapshot is not None:
         content = json.loads(snapshot.canonical_bytes()) | {"snapshot_id": snapshot.snapshot_id}
-    yield spelt({"entries": count, "head": head, "snapshot": content}) + "\n"
+    return spelt({"entries": far.lines, "head": far.head, "snapshot": content}) + "\n"
 
 
 def header(plane: Plane, batch: BatchId, info: BatchInfo) -> dict[str, object]:

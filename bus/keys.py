@@ -5,6 +5,7 @@ one hash slot, so that a script may touch several of them on a Cluster. A single
 has `SHARDS`, and each batch is in one of them.
 
     evb:{live.0}:batches                      HASH    batch → status or tombstone: what there is on this shard, and was
+    evb:{live.0}:bell                         STREAM  the batch that was declared last: wakes roles that serve nothing
     evb:{live.0}:mark                         STRING  written to when it matters that the server has synced
     evb:{live.0}:endpoint:<endpoint>          HASH    its token buckets and its pause, of all batches and workers
     evb:{live.0}:b:<batch>:batch              HASH    declaration, status, counters
@@ -40,6 +41,7 @@ __all__ = [
     "BatchKeys",
     "any_shard",
     "batch_of",
+    "bell",
     "endpoint",
     "every_batch",
     "mark",
@@ -81,6 +83,11 @@ def registry(plane: Plane, shard: int = 0) -> str:
 def endpoint(plane: Plane, name: str, shard: int = 0) -> str:
     """What all workers together may ask of one model endpoint."""
     return f"evb:{{{plane}.{shard}}}:endpoint:{name}"
+
+
+def bell(plane: Plane, shard: int = 0) -> str:
+    """What is rung when a batch is declared on this shard; see `bus.bell`."""
+    return f"evb:{{{plane}.{shard}}}:bell"
 
 
 def mark(plane: Plane, shard: int = 0) -> str:

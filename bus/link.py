@@ -12,6 +12,7 @@ readers until when nothing may be taken from a silent consumer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -23,11 +24,11 @@ from bus.durability import LICENCES, Guarantee, guarantee_of
 from bus.errors import ReplyError, ServerUnreachable
 from bus.info import Info, parse_info
 from bus.port import Runtime
-from bus.scripts import Command, Script, call, call_together, load_missing
+from bus.scripts import Command, Script, call, call_together
 from bus.types import Decision, Durability
 from bus.wire import SILENCE, Address, Reply, Wire
 
-__all__ = ["Door", "Link", "may_pass"]
+__all__ = ["HURRIED", "Door", "Link", "may_pass"]
 
 T = TypeVar("T")
 
@@ -54,6 +55,12 @@ _TRANSIENT = {
 _REOPEN = {"CLUSTERDOWN", "MASTERDOWN", "MOVED", "READONLY"}
 
 
+HURRIED = 3.0
+"""Seconds that a process has for its last calls once it was told to stop; then an answer is not waited for any more."""
+_HURRIED_SILENCE = 1.5
+"""Seconds, as `SILENCE`, from then on."""
+
+
 def may_pass(error: BaseException) -> bool:
     """Whether the same command may be answered when it is sent again."""
     return isinstance(error, ServerUnreachable) or (isinstance(error, ReplyError) and error.code in _TRANSIENT)
@@ -65,6 +72,11 @@ def _check_serves(facts: Info) -> None:
         raise ServerUnreachable("the server there is a replica")
     if facts.get("loading") == "1":  # until it has its data, Valkey also says that it keeps no append-only file
         raise ServerUnreachable("the server is loading its data")
+
+
+def _forget(answer: asyncio.Future[Reply]) -> None:
+    if not answer.cancelled():
+        answer.exception()
 
 
 class Door(Protocol):
@@ -96,23 +108,25 @@ class Link:
         patience: float = 60.0,
         lease: float = 10.0,
         silence: float = SILENCE,
-        scripts: Sequence[Script] = (),
         durability: Durability = Durability.RELAXED,
         mark: str = "",
+        waits: bool = False,
     ) -> None:
         """All in seconds. `patience`: without any answer after which a call gives up; `lease`: of grace.
 
-        `silence`: as for `Wire.open`. `scripts`: those that will be called, loaded as soon as it is open. `durability`:
-        what is waited for before a licence is handed out, and by `confirm`; `mark`: a key that is written to for that.
+        `silence`: as for `Wire.open`. `durability`: what is waited for before a licence is handed out, and by
+        `confirm`; `mark`: a key that is written to for that. `waits`: reads that wait go through it; see `end_wait`.
         """
         self._door = door
         self._runtime = runtime
         self._patience = patience
         self._lease = lease
         self._silence = silence
-        self._scripts = scripts
         self._durability = durability
         self._mark = mark
+        self._waits = waits
+        self._gives_up: float | None = None
+        self._opening_limit: asyncio.Timeout | None = None
         self._guarantee = Guarantee()
         self._wire: Wire | None = None
         self._opening = asyncio.Lock()
@@ -214,21 +228,7 @@ class Link:
                 if self._failed is not failed:  # tried while we stood in line: one knock for all who wait
                     raise ServerUnreachable(str(self._failed))
                 try:
-                    if await self._door.ensure():
-                        log.warning("server.restarted")
-                    wire = await Wire.open(self._door.address(), silence=self._silence)
-                    try:
-                        facts = parse_info(await wire.call("INFO", "server", "persistence", "replication"))
-                        _check_serves(facts)
-                        await load_missing(wire, self._scripts)
-                        self._guarantee = await guarantee_of(
-                            wire, facts, self._durability, watched=self._door.is_watched, ours=self._door.is_ours
-                        )
-                    except BaseException:
-                        wire.close()
-                        raise
-                    wire.server = facts.get("run_id", "")
-                    self._wire = wire
+                    self._wire = await self._open()
                 except ServerUnreachable as error:
                     self._failed = error
                     raise
@@ -238,6 +238,59 @@ class Link:
                     log.warning("link.reopened", times=self.opened)
             return self._wire
 
+    async def _open(self) -> Wire:
+        try:
+            async with asyncio.timeout_at(self._gives_up) as self._opening_limit:
+                if await self._door.ensure():
+                    log.warning("server.restarted")
+                wire = await Wire.open(self._door.address(), silence=self._silence)
+                try:
+                    facts = parse_info(await wire.call("INFO", "server", "persistence", "replication"))
+                    _check_serves(facts)
+                    self._guarantee = await guarantee_of(
+                        wire, facts, self._durability, watched=self._door.is_watched, ours=self._door.is_ours
+                    )
+                except BaseException:
+                    wire.close()
+                    raise
+        except TimeoutError:
+            raise ServerUnreachable("the server does not answer, and this process was told to stop") from None
+        finally:
+            self._opening_limit = None
+        wire.server = facts.get("run_id", "")
+        if self._waits:
+            wire.ask_for_id()
+        return wire
+
+    def hurry(self) -> None:
+        """The process was told to stop: from now on the server has a few seconds, not a minute, to answer.
+
+        What it does not answer by then is left as after a death: leases run out, and others take what was held.
+        """
+        if self._gives_up is not None:
+            return
+        self._gives_up = asyncio.get_running_loop().time() + HURRIED
+        self._silence = min(self._silence, _HURRIED_SILENCE)
+        if self._wire is not None:
+            self._wire.hurry(self._silence)
+        if self._opening_limit is not None:
+            with contextlib.suppress(RuntimeError):  # it has run out already
+                self._opening_limit.reschedule(self._gives_up)
+
+    def end_wait(self, reader: Link) -> None:
+        """Have the server end the read that waits on another link's connection, if one does; what it has is delivered.
+
+        Closing that connection would do as well, but what the server had just sent would be lost until a lease ran out.
+        """
+        ours, theirs = self._wire, reader._wire
+        if ours is not None and theirs is not None and theirs.client_id is not None:
+            ours.call("CLIENT", "UNBLOCK", theirs.client_id).add_done_callback(_forget)
+
+    def _is_out_of_patience(self, state: tenacity.RetryCallState) -> bool:
+        if self._gives_up is not None and asyncio.get_running_loop().time() >= self._gives_up:
+            return True
+        return (state.seconds_since_start or 0.0) >= self._patience
+
     async def _insist(self, once: Callable[[], Awaitable[T]]) -> T:
         try:
             return await once()
@@ -246,7 +299,7 @@ class Link:
         async for attempt in tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(may_pass),
             wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
-            stop=tenacity.stop_after_delay(self._patience),
+            stop=self._is_out_of_patience,
             sleep=self._runtime.sleep,
             reraise=True,
         ):

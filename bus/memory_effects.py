@@ -205,7 +205,7 @@ def follow(command: Command, names: Iterable[str]) -> None:
                 continue
             life = at.tools.setdefault(one, ToolLife(at.tools[intent].run))
             if effect.state in _WAITING and life.entry is None:
-                life.entry = command.emit(Group.TOOLS, life.run, intent=one)
+                life.entry = command.emit(Group.TOOLS, life.run, intent=one, tool=effect.tool)
             elif effect.state not in _WAITING and life.entry is not None:
                 command.acknowledge(Group.TOOLS, life.entry)
                 life.entry = None

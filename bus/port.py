@@ -16,7 +16,7 @@ from typing import Protocol
 
 from bus.port_calls import CallSteps, Chunk, ModelCall, ModelReply
 from bus.port_tools import FanOut, Intent, IntentRow, IntentState, Outcome, Receipt, ToolSteps
-from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId, RunId
+from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId, Plane, RunId
 from bus.values import (
     LIMITS,
     BatchInfo,
@@ -79,6 +79,10 @@ class Runtime(Protocol):
 
 class Bus(CallSteps, ToolSteps, Protocol):
     """See the module's text. Decisions carry their answers in `decision.answer`."""
+
+    @property
+    def plane(self) -> Plane:
+        """The world that it reads and writes."""
 
     # --- reading -----------------------------------------------------------------------------------------
     async def batches(self) -> list[BatchId]:

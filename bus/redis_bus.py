@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from shlex import quote
 from typing import Any
 
 import structlog
@@ -41,7 +42,7 @@ from bus.redis_tools import ToolSteps
 from bus.scripts import script
 from bus.streams import claimed, delivered
 from bus.tombstones import Tombstone
-from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId, RunId
+from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId, RunId, Verb
 from bus.wire import Reply
 
 __all__ = ["RedisBus", "status_of"]
@@ -51,6 +52,10 @@ log = structlog.get_logger("evalbus.bus")
 _INDEX_AT_ONCE = 5_000  # run ids in one read
 _ADMIT_AT_ONCE = 100  # runs in one script: bounded work, and one message a hundred runs is nothing beside them
 _NOTHING_READ: Mapping[str, Reply] = {"XREADGROUP": None, "XAUTOCLAIM": [b"0-0", [], []], "XPENDING": []}
+_ROW = (
+    "state", "t.gen", "attempts", "s.attempts", "entry", "t.head", "t.len", "h.epoch", "h.digest", "h.bin", "h.value",
+    "h.why", "consumer", "detail", "j.epoch", "conversation", "tree", "artifact",
+)  # fmt: skip
 _UNTIL_IT_LOOKS = 0.1  # seconds that a read of a batch that is gone takes: its reader asks the registry every second
 _BEAT_AT_ONCE = 500  # leases, and entries, in one heartbeat: likewise
 
@@ -105,7 +110,7 @@ class RedisBus(CallSteps, ToolSteps):
         )
         if spec is None:
             if tombstone := await self.tombstone(batch):
-                raise InputError(tombstone.line(batch), remedy=f"to look at it: evalbus import {tombstone.file}")
+                raise InputError(tombstone.line(batch), remedy=f"to look at it: evalbus import {quote(tombstone.file)}")
             return None
         return BatchInfo(
             BatchSpec.from_json(spec),
@@ -162,8 +167,10 @@ class RedisBus(CallSteps, ToolSteps):
         found = []
         for start in range(0, len(runs), 500):
             piece = runs[start : start + 500]
-            replies = await self._link.commands([("HGETALL", keys.run(run)) for run in piece])
-            found += [_row(run, _pairs(reply)) for run, reply in zip(piece, replies, strict=True) if reply]
+            # Not all of it: what a run's tools have left there may be a hundred fields.
+            replies = await self._link.commands([("HMGET", keys.run(run), *_ROW) for run in piece])
+            rows = [_named(_ROW, reply) for reply in replies]
+            found += [_row(run, row) for run, row in zip(piece, rows, strict=True) if row]
         return found
 
     async def run_ids(self, batch: BatchId) -> list[RunId]:
@@ -180,8 +187,12 @@ class RedisBus(CallSteps, ToolSteps):
     async def transcript(self, batch: BatchId, run: RunId) -> list[Event]:
         """The committed events of a run's present conversation, in order."""
         keys = self.keys(batch)
-        conversation = int(await self._link.command("HGET", keys.run(run), "conversation") or 0)
-        reply = await self._link.command("LRANGE", keys.transcript(run, conversation), 0, -1)
+        # Nearly all runs are in their first conversation: asked for along with the number, and not behind it.
+        number, reply = await self._link.commands(
+            [("HGET", keys.run(run), "conversation"), ("LRANGE", keys.transcript(run, 0), 0, -1)]
+        )
+        if conversation := int(number or 0):
+            reply = await self._link.command("LRANGE", keys.transcript(run, conversation), 0, -1)
         stored = [StoredEvent.read(item) for item in reply]
         return [Event(seq, event.payload, event.gen) for seq, event in enumerate(stored, start=1)]
 
@@ -356,7 +367,7 @@ class RedisBus(CallSteps, ToolSteps):
         # Where a copy of the suite lies is not part of what a batch is.
         declared = json.dumps(spec.as_fields() | {"suite_path": ""}, sort_keys=True)
         limits: dict[str, Any] = {name: value for name, value in spec.limits.items() if name in LIMITS}
-        return await self._step(
+        decision = await self._step(
             "create",
             spec.batch,
             declared=hashlib.sha256(declared.encode()).hexdigest(),
@@ -374,6 +385,9 @@ class RedisBus(CallSteps, ToolSteps):
             source=spec.source or None,
             **limits,
         )
+        if decision.verb is Verb.COMMIT:
+            await self._bell.ring(spec.batch)
+        return decision
 
     async def admit(
         self,
@@ -608,6 +622,12 @@ def status_of(value: str) -> BatchStatus:
     if Tombstone.read(value) is not None:
         return BatchStatus.PRUNED
     return BatchStatus.OPEN if value == IMPORTED_OPEN else BatchStatus(value)
+
+
+def _named(fields: Sequence[str], values: Reply) -> dict[str, str]:
+    """Those of a hash's fields that are there."""
+    there = [(field, value) for field, value in zip(fields, values, strict=True) if value is not None]
+    return {field: value.decode("utf-8", "surrogatepass") for field, value in there}
 
 
 def _row(run: RunId, row: Mapping[str, str]) -> RunRow:

@@ -12,6 +12,7 @@ from typing import cast
 import structlog
 
 from bus.artifacts import ArtifactStore
+from bus.bell import Bell
 from bus.envelopes import encode
 from bus.errors import ReplyError
 from bus.imported.looking import CODE, only_for_looking
@@ -19,7 +20,7 @@ from bus.keys import BatchKeys, mark
 from bus.link import Door, Link
 from bus.port import Runtime
 from bus.port_calls import JUDGE_DESK, MODEL_DESK
-from bus.scripts import Script, all_scripts, flatten, script
+from bus.scripts import Script, flatten, script
 from bus.together import Together
 from bus.tombstones import Tombstone
 from bus.types import BatchId, Decision, Durability, Plane, RunId, Verb
@@ -50,12 +51,9 @@ class Steps:
         """
         self.plane, self.shard = plane, shard
         self._runtime = runtime
-        steps = all_scripts("run")
-        self._link = Link(
-            door, runtime, patience=patience, lease=lease, scripts=steps, durability=durability,
-            mark=mark(plane, shard),
-        )  # fmt: skip
-        self._reader = Link(door, runtime, patience=patience, lease=lease)
+        self._link = Link(door, runtime, patience=patience, lease=lease, durability=durability, mark=mark(plane, shard))
+        self._reader = Link(door, runtime, patience=patience, lease=lease, waits=True)
+        self._bell = Bell(self._link, self._reader, runtime, plane, shard)
         self._artifacts = artifacts
         self._together = Together(self._link)
         self._keys: dict[BatchId, BatchKeys] = {}
@@ -63,6 +61,18 @@ class Steps:
         self._shared_keys: dict[tuple[BatchId, str], tuple[str, ...]] = {}
         self._plane_name = plane.value
         self._turn = 0
+
+    # --- a process that stops, and one that idles -------------------------------------------------------
+
+    def hurry(self) -> None:
+        """The process was told to stop: a read that waits ends now, and a server that is gone is soon given up."""
+        self._link.hurry()
+        self._reader.hurry()
+        self._link.end_wait(self._reader)
+
+    async def opened(self, seconds: float) -> None:
+        """Wait until a batch is declared, `seconds` at most; it may go unheard."""
+        await self._bell.wait(seconds)
 
     # --- what every call needs ---------------------------------------------------------------------------
 

@@ -84,11 +84,12 @@ class ToolSteps(Steps):
         )  # fmt: skip
 
     async def free_slots(self, batch: BatchId, slots: Sequence[str]) -> list[str]:
-        """Those of the slots that no call has; reads two hashes and the time, writes nothing."""
+        """Those of the slots that no call has; writes nothing. The time is asked for when a reservation is found."""
         keys = self.keys(batch)
-        found, clock, (seconds, micros) = await self._link.commands(
-            [("HMGET", keys.slots, *slots), ("HGET", keys.batch_row, "clock"), ("TIME",)]
-        )
+        found = await self._link.command("HMGET", keys.slots, *slots)
+        if not any(found):
+            return list(slots)
+        clock, (seconds, micros) = await self._link.commands([("HGET", keys.batch_row, "clock"), ("TIME",)])
         now = int(clock) if clock is not None else int(seconds) * 1000 + int(micros) // 1000
         return [slot for slot, held in zip(slots, found, strict=True) if held is None or not _is_live(held, now)]
 

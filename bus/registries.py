@@ -13,7 +13,7 @@ import tenacity
 
 from bus.errors import ReplyError, ServerUnreachable
 from bus.keys import registry
-from bus.link import may_pass
+from bus.link import HURRIED, may_pass
 from bus.port import Runtime
 from bus.target import Target
 from bus.topology import Primary, Topology
@@ -41,7 +41,7 @@ class Registries:
             async for attempt in tenacity.AsyncRetrying(
                 retry=tenacity.retry_if_exception(may_pass),
                 wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
-                stop=tenacity.stop_after_delay(self._patience),
+                stop=lambda state: (state.seconds_since_start or 0.0) >= self._patience,
                 sleep=self._runtime.sleep,
                 reraise=True,
             ):
@@ -66,6 +66,10 @@ class Registries:
             wire = self._wires[primary.target] = await Wire.open(primary.target.address(), silence=_SILENCE)
         replies = await wire.calls([("HGETALL", registry(self._plane, shard)) for shard in primary.shards])
         return {shard: _pairs(reply) for shard, reply in zip(primary.shards, replies, strict=True)}
+
+    def hurry(self) -> None:
+        """See `bus.link.Link.hurry`."""
+        self._patience = min(self._patience, HURRIED)
 
     def close(self) -> None:
         """Close the connections."""

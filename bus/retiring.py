@@ -18,7 +18,7 @@ from bus.scripts import script
 from bus.tombstones import Tombstone
 from bus.types import BatchId, Decision, EntryId
 
-__all__ = ["Archived", "clear", "retire"]
+__all__ = ["Archived", "clear", "remove_keys", "retire"]
 
 _SCANNED = 1_000  # keys that one SCAN looks at: about a millisecond of the server
 _AT_ONCE = 500  # keys in one script
@@ -76,13 +76,13 @@ async def clear(bus: RedisBus, retired: Mapping[BatchId, Tombstone]) -> int:
         cursor = reply.decode()
         for name, doomed in _by_batch(bus, retired, [key.decode("utf-8", "surrogatepass") for key in found]).items():
             for start in range(0, len(doomed), _AT_ONCE):
-                decision = await _remove(bus, name, retired[name], doomed[start : start + _AT_ONCE])
+                decision = await remove_keys(bus, name, retired[name], doomed[start : start + _AT_ONCE])
                 removed += int(decision.answer.get("removed", 0))
         if cursor == "0":
             break
     for name, tombstone in retired.items():
         if not tombstone.cleared:
-            await _remove(bus, name, tombstone, [], becomes=replace(tombstone, cleared=True))
+            await remove_keys(bus, name, tombstone, [], becomes=replace(tombstone, cleared=True))
     return removed
 
 
@@ -96,9 +96,10 @@ def _by_batch(bus: RedisBus, retired: Mapping[BatchId, Tombstone], found: Sequen
     return doomed
 
 
-async def _remove(
+async def remove_keys(
     bus: RedisBus, batch: BatchId, tombstone: Tombstone, doomed: Sequence[str], becomes: Tombstone | None = None
 ) -> Decision:
+    """One call of `run.remove`: the keys go, and with `becomes` the tombstone says that they were the last."""
     envelope = {
         "plane": bus.plane.value,
         "batch": batch,

@@ -7,15 +7,19 @@ down, so callers pass keys and arguments by name. `--#include "<file>"` puts a s
 
 Steps about one run come in crowds: a worker that drives sixty-four runs seals many at once. So such a script carries
 any number of commands of its kind for one batch, each decided by itself (`lua/include/many.lua`). A call of a script
-costs several times what one more command in it does.
+costs several times what one more command in it does. What stands above a line `--#each` is made once a call: tables
+that never change, and `ahead`, which reads in one command what all of them will ask for.
 
 Scripts are called by the digest of their text (EVALSHA), so workers of two releases can run side by side, each with
-its own, as long as both keep the same things in the keys (the changelog says when that changes). A server that lost its
-script cache (restart, promotion, SCRIPT FLUSH) answers NOSCRIPT; then the text is loaded and the same call sent again.
+its own, as long as both keep the same things in the keys (the changelog says when that changes). The first call of
+each script on a connection brings the text along, in the same write: nobody asks which scripts a server knows, nothing
+that a process does not call is put together, and no call is overtaken by those after it. A server that lost its script
+cache later (SCRIPT FLUSH) answers NOSCRIPT; then the text is loaded and the same call sent again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import re
@@ -29,6 +33,7 @@ from typing import cast
 
 from bus.errors import ReplyError, ViolationError
 from bus.shake import shake, strip
+from bus.shorthand import lua_tables
 from bus.types import Decision, Verb
 from bus.wire import Reply, Wire
 
@@ -40,7 +45,6 @@ __all__ = [
     "call_together",
     "expand",
     "flatten",
-    "load_missing",
     "script",
     "words_of",
 ]
@@ -53,6 +57,11 @@ _SHEBANG = "#!lua\n"
 _VERBS = {verb.value: verb for verb in Verb}
 _OF_A_RUN = ("run", "transcript")
 """Keys that are another one's for each command of a call; all others are the batch's."""
+
+_SHAPES = "--#shapes\n"  # where the tables of the short form are put in
+_EACH = "--#each\n"
+_ONE, _MANY = (str, bytes), (list, tuple)
+"""What a name stands for: one value, or any number of them."""
 
 _BODY, _END = "--#body", "--#end"  # where a script's own text stands while the included functions are sorted out
 
@@ -210,10 +219,13 @@ def _complete(target: Script, text: str) -> str:
     """What is sent: included functions first, then the script's own text as a function, which `many` calls."""
     start = max((match.end() for match in _INCLUDE.finditer(text)), default=0)
     own = [str(target.keys.index(name) + 1) for name in target.own_keys]
-    called = f"many(one, {{{', '.join(own)}}})" if own else "many(one)"
-    parts = [text[:start], '--#include "include/many.lua"', _BODY, text[start:], _END, f"return {called}"]
+    once, _, each = text[start:].rpartition(_EACH)
+    ahead = ", ahead" if f"\n{once}".find("\nlocal function ahead(") >= 0 else ""
+    called = f"many(one, {{{', '.join(own)}}}{ahead})" if own else "many(one)"
+    parts = [text[:start], '--#include "include/many.lua"', once, _BODY, each, _END, f"return {called}"]
     shaken = shake(expand("\n".join(parts)))
     body = shaken.replace(f"{_BODY}\n", "local function one()\n").replace(f"{_END}\n", "end\n")
+    body = body.replace(_SHAPES, lua_tables(target.name, body))
     return f"{_SHEBANG}local KEYS, ARGV = KEYS, ARGV\n{body}"
 
 
@@ -231,21 +243,6 @@ def all_scripts(only: str | None = None) -> tuple[Script, ...]:
     return tuple(found)
 
 
-async def load_missing(wire: Wire, wanted: Sequence[Script]) -> None:
-    """Give the server those of the scripts that it does not know, before anything is called on a new connection.
-
-    A call that meets NOSCRIPT is sent again behind those that came after it; nothing breaks, but a heartbeat that is
-    overtaken by the seal of the run that it speaks for would be recorded as a refusal.
-    """
-    if not wanted:
-        return
-    known = await wire.call("SCRIPT", "EXISTS", *(one.sha for one in wanted))
-    missing = [one for one, there in zip(wanted, known, strict=True) if not there]
-    for answer in await wire.calls([("SCRIPT", "LOAD", one.text) for one in missing]):
-        if isinstance(answer, ReplyError):
-            raise answer
-
-
 def flatten(name: str, declared: tuple[str, ...], given: Mapping[str, object]) -> list[str | bytes]:
     """The values of the `declared` names, in order, lists in place. Raises ValueError for others than are declared."""
     if len(given) != len(declared):
@@ -256,7 +253,7 @@ def flatten(name: str, declared: tuple[str, ...], given: Mapping[str, object]) -
         value = given.get(item[:-1] if many else item)
         if value is None:
             raise ValueError(f"{name} takes {', '.join(declared)}, not {', '.join(given)}")
-        if not isinstance(value, list | tuple if many else str | bytes):
+        if not isinstance(value, _MANY if many else _ONE):
             raise ValueError(f"{name} takes {item!r}: {'a list' if many else 'one value'}")
         if many:
             flat.extend(cast(Sequence[str], value))
@@ -304,12 +301,21 @@ async def call_together(
 
 async def _evaluate(wire: Wire, target: Script, tail: Sequence[str | bytes | int]) -> Reply:
     loads = wire.loads[target.sha]
+    if not loads:
+        loads = wire.loads[target.sha] = 1
+        # Its answer is of no interest: where it failed, the call finds no script, and whoever loads it then says why.
+        wire.call("SCRIPT", "LOAD", target.text).add_done_callback(_forget)
     try:
         return await wire.call("EVALSHA", target.sha, *tail)
     except ReplyError as error:
         if error.code != "NOSCRIPT":
             raise
         return await _load_and_call(wire, target, loads, tail)
+
+
+def _forget(answer: asyncio.Future[Reply]) -> None:
+    if not answer.cancelled():
+        answer.exception()
 
 
 async def _load_and_call(wire: Wire, target: Script, loads: int, tail: Sequence[str | bytes | int]) -> Reply:
@@ -331,7 +337,10 @@ async def _load_and_call(wire: Wire, target: Script, loads: int, tail: Sequence[
 
 def read_decision(target: Script, reply: Reply) -> Decision:
     """`[verb, reason, by, name, value, …]` as a Decision. An answer that the header does not admit is a bug: raises."""
-    words = [item.decode("utf-8", "surrogatepass") if type(item) is bytes else _text(item) for item in reply]
+    try:  # twice as fast as with a handler for what nearly never comes
+        words = [item.decode() if type(item) is bytes else _text(item) for item in reply]
+    except UnicodeDecodeError:
+        words = _text(reply)
     verb, reason, by = words[0], words[1] or None, words[2]
     said = f"{verb} {reason}" if reason else verb
     if said not in target.returns:

@@ -116,7 +116,8 @@ class BatchSpec:
     judge_policy: str = "reject"
     replay_budget: int = 0
     reclaim_ms: int = 60_000
-    gate: Mapping[str, float | int] = field(default_factory=dict)
+    gate: Mapping[str, float | int | str | Sequence[str]] = field(default_factory=dict)
+    """The gate's rules, as JSON has them: `workers.gate_rules`."""
     candidate: str = ""
     judge: str = ""
     limits: Mapping[str, int | str] = field(default_factory=dict)

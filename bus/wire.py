@@ -1,9 +1,10 @@
 """One connection that many coroutines share: calls made at once leave as one write.
 
 A script costs the server some twenty microseconds; a round trip costs ten times that. So calls are not awaited one by
-one: each is packed into a buffer, the buffer leaves when the event loop comes round, and the replies, which the server
-gives in order, are handed out in order. Nothing else is shared: an error reply belongs to the one call that it answers,
-and a waiter that is cancelled leaves its place in the queue behind, so that its neighbours' replies still match.
+one: each is packed into a buffer, the buffer leaves when it holds a few, or when the event loop comes round, and the
+replies, which the server gives in order, are handed out in order. Nothing else is shared: an error reply belongs to the
+one call that it answers, and a waiter that is cancelled leaves its place in the queue behind, so that its neighbours'
+replies still match.
 
 Nothing is ever sent twice from here. A lost connection fails every waiter with `ServerUnreachable`, which means
 *unknown outcome*; who called sends the same command again, under the same identity.
@@ -31,6 +32,8 @@ Reply = Any
 """What the server said, in RESP2 shapes: bytes, int, None, or a list of these."""
 
 _CONNECT_TIMEOUT = 5.0  # seconds; a server that does not take a connection by then is not there
+_AT_ONCE = 16
+"""Commands in one write, at most: the server works on them while we pack those that come after."""
 SILENCE = 15.0
 """Seconds without a byte while replies are due: the connection is half open, or the server stopped."""
 
@@ -123,6 +126,8 @@ class Wire:
         """The run id of the server at the other end, once somebody has asked; another one after each restart."""
         self.loads: Counter[str] = Counter()
         """How often each script's text was sent on this connection; see `bus.scripts`."""
+        self.client_id: int | None = None
+        """What the server calls this connection; None until it has said so, and where its user may not ask."""
         self._silence = silence
         self._watch = self._loop.call_later(silence, self._look_for_silence)
         _wires.add(self)
@@ -169,6 +174,14 @@ class Wire:
             await self.call("SELECT", address.db)
         await self.call("CLIENT", "SETNAME", address.client_name)
 
+    def ask_for_id(self) -> None:
+        """Have `client_id` filled in, some time; needed by whoever wants to end a read that waits here."""
+        self.call("CLIENT", "ID").add_done_callback(self._take_id)
+
+    def _take_id(self, answer: asyncio.Future[Reply]) -> None:
+        if not answer.cancelled() and answer.exception() is None and isinstance(answer.result(), int):
+            self.client_id = answer.result()
+
     @property
     def lost(self) -> bool:
         """True once the connection is gone; a Wire does not come back."""
@@ -184,6 +197,8 @@ class Wire:
             self._loop.call_soon(self._flush)
         self._buffer.append(_packed(command))
         self._waiting.waiters.append(waiter)
+        if len(self._buffer) >= _AT_ONCE:
+            self._flush()
         return waiter
 
     async def calls(self, commands: Sequence[Sequence[str | bytes | int]]) -> list[Reply | ReplyError]:
@@ -197,8 +212,16 @@ class Wire:
 
     def _flush(self) -> None:
         data, self._buffer = b"".join(self._buffer), []
-        if self._waiting.lost is None:
+        if data and self._waiting.lost is None:
             self._transport.write(data)
+
+    def hurry(self, silence: float) -> None:
+        """From now on, so many seconds without a byte are too many."""
+        self._silence = silence
+        self._waiting.heard = not self._waiting.waiters
+        self._watch.cancel()
+        if not self.lost:
+            self._watch = self._loop.call_later(silence, self._look_for_silence)
 
     def _look_for_silence(self) -> None:
         if self._waiting.lost is not None:

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import httpx
 from pydantic import SecretStr
 
 from tests.sse_server import Answer, Exchange, SseServer, events, serving
 from tests.waiting import soon
 from workers.endpoints import (
+    Client,
     Endpoint,
     EndpointError,
     EndpointSpec,
@@ -138,7 +138,7 @@ def refusal(got: Got) -> Refusal:
 
 def offline(api: Api = "chat", **params: object) -> Endpoint:
     """An endpoint that is never asked."""
-    return make_endpoint(EndpointSpec(api, "http://x.example/v1", "m", params=params), httpx.AsyncClient())
+    return make_endpoint(EndpointSpec(api, "http://x.example/v1", "m", params=params), Client())
 
 
 def tool(index: int | None, name: str = "", arguments: str = "", call_id: str = "") -> dict[str, object]:

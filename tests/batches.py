@@ -16,11 +16,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgpack
-
 from bus.chain import EMPTY_HEAD, next_head
+from bus.entries import Entries, Part
 from bus.errors import ReplyError
-from bus.keys import BatchKeys, registry
+from bus.keys import BatchKeys, bell, registry
 from bus.link import Door
 from bus.port import BatchSpec, Entry, Group, Judgement, Ref
 from bus.redis_bus import RedisBus
@@ -292,13 +291,12 @@ class Batch:
     async def history(self, command: str | None = None) -> list[Record]:
         """The history, oldest first; of one command when it is named."""
         records = []
-        for _, flat in await self.wire.call("XRANGE", self.keys.history, "-", "+"):
-            entry = dict(zip(flat[::2], flat[1::2], strict=True))
-            name = entry[b"o"].decode()
-            parts = msgpack.unpackb(entry[b"p"], raw=False)
-            verbs = tuple(" ".join(word for word in part[:3] if word) for part in parts)
-            if command in (None, name):
-                records.append(Record(name, _run_of(entry[b"e"]), verbs))
+        found = await self.wire.call("XRANGE", self.keys.history, "-", "+")
+        for entry in await Entries(self.bus.link, self.keys).read(found):
+            if command in (None, entry.command):
+                run = entry.envelope.get("run")
+                run = run if isinstance(run, str) else None
+                records.append(Record(entry.command, run, tuple(map(_verb, entry.parts))))
         return records
 
     async def commits(self, command: str, run: RunId | None = None) -> int:
@@ -320,7 +318,10 @@ class Batch:
         """Every counter says what the rows say, and nothing was written beside the batch's own keys."""
         keys = await self._keys()
         prefix = self.keys.batch_row.removesuffix("batch")
-        assert {key for key in keys if not key.startswith(prefix)} <= {registry(self.keys.plane)}
+        assert {key for key in keys if not key.startswith(prefix)} <= {
+            registry(self.keys.plane),
+            bell(self.keys.plane),
+        }
         batch = await self._hash(self.keys.batch_row)
         desk = await self._hash(self.keys.desk())
         marker = self.keys.run(RunId(""))
@@ -375,7 +376,8 @@ class Batch:
         assert named.keys() == waiting
         for (run, intent), entry in named.items():
             found = await self.wire.call("XRANGE", self.keys.stream("tools"), entry, entry)
-            assert [_fields(flat) for _, flat in found] == [{"run": run, "intent": intent}]
+            told = {"run": run, "intent": intent, "tool": rows[run][f"o.t:{intent}"]}
+            assert [_fields(flat) for _, flat in found] == [told]
         planes = await self._hash(self.keys.planes)
         in_flight = {key.split(":", 3)[3] for key in planes if key.startswith("k:") and not key.endswith(":result")}
         assert in_flight == {name for (_, name), state in states.items() if state == "awaiting_ack"}
@@ -445,10 +447,5 @@ def _family(fields: Mapping[str, str], prefix: str) -> Counter[str]:
     return Counter({name: count for name, count in found.items() if count})
 
 
-def _run_of(envelope: bytes) -> str | None:
-    try:
-        fields = msgpack.unpackb(envelope, raw=False)
-    except ValueError:
-        return None
-    run = fields.get("run") if isinstance(fields, dict) else None
-    return run if isinstance(run, str) else None
+def _verb(part: Part) -> str:
+    return " ".join(word for word in (f"{part.fence}.{part.op}", part.verb, part.reason) if word)

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -98,8 +99,8 @@ class SseServer:
 
 
 @asynccontextmanager
-async def serving(answer: Answer) -> AsyncIterator[SseServer]:
-    """Serve on loopback; connections are kept open and used again."""
+async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[SseServer]:
+    """Serve on loopback; connections are kept open and used again. With `tls` its URL names `localhost`."""
     state = SseServer()
     failed: list[BaseException] = []
 
@@ -117,9 +118,9 @@ async def serving(answer: Answer) -> AsyncIterator[SseServer]:
             state.left.set()
             writer.transport.abort()
 
-    listening = await asyncio.start_server(connected, "127.0.0.1", 0)
+    listening = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     port = listening.sockets[0].getsockname()[1]
-    state.url = f"http://127.0.0.1:{port}/v1"
+    state.url = f"http://127.0.0.1:{port}/v1" if tls is None else f"https://localhost:{port}/v1"
     try:
         yield state
     finally:

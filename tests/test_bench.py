@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from bus.errors import ViolationError
 from bus.types import BatchId
+from workers.benching.distance import measure_distance
 from workers.benching.driving import staged
 from workers.benching.flat import FlatOptions, measure_flat
 from workers.benching.killing import measure_recovery
@@ -34,7 +36,7 @@ def test_each_kind_is_measured_and_told(tmp_path: Path) -> None:
     """Exit 0 whatever the bars say: a bench is no gate. A run sends fewer commands than the server executes."""
     file = tmp_path / "bench.json"
     done = bench(
-        "--kind", "noop,model,fanout,calls", "--runs", 100, "--rounds", 1, "--workers", "1", "--json", file
+        "--kind", "noop,model,fanout,calls,startup", "--runs", 100, "--rounds", 1, "--workers", "1", "--json", file
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(file.read_text())
@@ -43,7 +45,7 @@ def test_each_kind_is_measured_and_told(tmp_path: Path) -> None:
     } <= set(told)  # fmt: skip
     assert (told["runs"], told["workers"]) == (100, 1)
     assert told["runs_per_s"] > 0
-    assert set(told["kinds"]) == {"noop", "model", "fanout", "calls"}
+    assert set(told["kinds"]) == {"noop", "model", "fanout", "calls", "startup"}
     for kind in ("noop", "model", "fanout"):
         one = told["kinds"][kind]["1"]
         assert one["runs"] == 100
@@ -52,7 +54,12 @@ def test_each_kind_is_measured_and_told(tmp_path: Path) -> None:
         assert {"server", "worker", "scorer", "planner", "all"} <= set(one["cpu_ms_per_run"])
     assert "endpoint" in told["kinds"]["model"]["1"]["cpu_ms_per_run"]
     assert told["kinds"]["calls"]["share_of_bare"]["median"] > 0
-    assert {bar["figure"] for bar in told["bars"]} >= {"three-way fan-out", "script calls : bare hiredis"}
+    start = told["kinds"]["startup"]
+    assert (start["cases"], start["processes"]) == (10, 6)
+    assert 0 < start["interpreters_alone_s"]["median"] < start["seconds"]["median"]
+    assert {bar["figure"] for bar in told["bars"]} >= {
+        "three-way fan-out", "script calls : bare hiredis", "evalbus run of ten cases, start to end",
+    }  # fmt: skip
     assert "no-op runs : bare loop" in done.stdout
 
 
@@ -104,3 +111,13 @@ async def test_curves_have_a_point_for_each_size_and_each_tenth_of_the_batches(t
     assert found.growth(lambda cost: cost.commands_per_run) > 0
     assert all(one.resident > 1_000_000 for one in found.memory)
     json.dumps(found.as_json())
+
+
+@pytest.mark.process
+def test_a_worker_far_away_is_measured_beside_one_that_is_near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its runs wait for their round trips: a claim and a seal at least."""
+    monkeypatch.setattr("workers.benching.distance.DEPTHS", (8,))
+    [one] = asyncio.run(measure_distance(tmp_path / "d", 100, 1, lambda _: None))
+    assert one.far[0] < one.near[0]
+    assert one.round_trips > 1
+    assert one.as_json()["runs_in_hand"] == 8

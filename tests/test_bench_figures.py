@@ -29,6 +29,7 @@ from workers.benching.peers import JobRate, Unable
 from workers.benching.plot import check_plot
 from workers.benching.result import PeerRates, Report, Round, Throughput
 from workers.benching.spread import Spread, quantile, ratios
+from workers.benching.startup import StartTimes
 from workers.benching.tables import markdown
 
 
@@ -52,6 +53,7 @@ def report() -> Report:
     taskiq = PeerRates("taskiq 1", [JobRate(100, 0.5, counts(300), 0.1), JobRate(100, 0.2, counts(300), 0.1)])
     found.peers = {"taskiq": taskiq, "docket": PeerRates("pydocket 1", [], Unable("it did not start"))}
     found.recovery = Recovery((1.0, 1.2, 1.6), 5.0)
+    found.startup = StartTimes(7, (2.0, 4.0), (0.05, 0.1), (2.5, 2.5))
     found.calls = CallRates((700.0, 800.0), (1_000.0, 1_000.0), (12.0, 13.0))
     return found
 
@@ -169,6 +171,8 @@ def test_bars_are_compared_and_equal_is_enough() -> None:
     assert found["no-op runs : taskiq"].measured == pytest.approx((5 + 6) / 2)
     assert not found["kill -9 to the next lease, 99th percentile"].reached
     assert found["script calls : bare hiredis"].measured == pytest.approx(0.75)
+    assert found["evalbus run of ten cases, start to end"].measured == pytest.approx(3.0)
+    assert found["evalbus run of ten cases, start to end"].reached
     assert not any("docket" in figure for figure in found)
     assert Bar("x", 1.1, "at most", 1.1).reached
     assert not Bar("x", 1.0, "at least", 1.1).reached
@@ -185,6 +189,7 @@ def test_the_json_begins_with_the_no_op_figures() -> None:
     noop = told["kinds"]["noop"]["2"]
     assert noop["runs_per_s"]["rounds"] == [1_000, 3_000]
     assert noop["cpu_ms_per_run"]["all"]["median"] == 2.0
+    assert told["kinds"]["startup"]["times_the_interpreters"]["rounds"] == [40, 40]
     assert told["kinds"]["peers"]["docket"] == {"version": "pydocket 1", "error": "it did not start"}
     assert told["kinds"]["peers"]["taskiq"]["jobs_per_s"]["rounds"] == [200, 500]
 

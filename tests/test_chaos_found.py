@@ -33,12 +33,11 @@ from workers.suite import Suite
 _LOADING = b"role:master\r\nloading:1\r\naof_enabled:0\r\n"
 
 
-async def test_a_server_that_is_loading_its_data_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_is_loading_its_data_is_waited_for() -> None:
     """Killed and started again, Valkey says until it has loaded that it keeps no append-only file.
 
     Whoever comes just then would find it unfit for its durability, which no retry mends, and end for good.
     """
-    monkeypatch.setattr("bus.link.load_missing", lambda *_: None)
     async with peer(lambda _: b"$%d\r\n%s\r\n" % (len(_LOADING), _LOADING)) as one:
         link = Link(FixedDoor(one.address), SystemRuntime(), patience=0.01, durability=Durability.STANDARD)
         with pytest.raises(ServerUnreachable, match="loading"):

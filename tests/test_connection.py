@@ -17,7 +17,7 @@ import pytest
 
 from bus.connection import Endpoint, ServerFacts, Target, check_fit, parse_url
 from bus.errors import InputError, ServerUnfit, ServerUnreachable
-from bus.fitness import COMMANDS, PRUNING
+from bus.fitness import ARCHIVING, COMMANDS, PRUNING
 from bus.server import status, stop
 from bus.target import Tls
 from bus.types import Plane
@@ -272,10 +272,11 @@ async def test_a_user_with_too_few_rights_is_refused(any_real_server: RealServer
 def test_the_rights_that_are_asked_for_are_those_that_scripts_need() -> None:
     """A command that a script begins to use must be asked for, else its denial shows in the middle of a run.
 
-    What removes a batch needs more, and is asked of who prunes.
+    What removes a batch, or archives its history, needs more, and is asked of who does that.
     """
     lua = Path(__file__).parent.parent / "lua"
     pruning = {lua / "run" / "retire.lua", lua / "run" / "remove.lua"}
+    archiving = {lua / "run" / "archive.lua", lua / "run" / "archive_claim.lua"}
 
     def named(files: Iterable[Path]) -> set[str]:
         texts = [file.read_text() for file in files]
@@ -285,9 +286,10 @@ def test_the_rights_that_are_asked_for_are_those_that_scripts_need() -> None:
     def asked(*lines: str) -> set[str]:
         return {line.split()[0].upper() for line in lines}
 
-    used = named(set(lua.rglob("*.lua")) - pruning)
+    used = named(set(lua.rglob("*.lua")) - pruning - archiving)
     assert used and used <= asked(*COMMANDS)
     assert "UNLINK" in named(pruning) <= asked(*COMMANDS, *PRUNING)
+    assert "XTRIM" in named(archiving) <= asked(*COMMANDS, *ARCHIVING)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
@@ -129,6 +130,44 @@ async def test_a_pause_holds_the_whole_fleet(any_server: Target) -> None:
         assert 25 < await other.take(1) <= 30
         await told.backoff(1)  # a shorter one does not end it
         assert await other.take(1) > 25
+
+
+async def test_one_call_licenses_all_who_ask_at_once_where_nothing_is_counted(server: Target) -> None:
+    """A worker's runs come in crowds; a call of a script each would be a tenth of what a run costs the server."""
+    async with limits_of(server, EndpointRates()) as limits:
+        assert await limits.take(1) == 0
+        before = await _calls(server)
+        assert await soon(asyncio.gather(*(limits.take(1) for _ in range(50)))) == [0.0] * 50
+        assert await _calls(server) - before == 1
+
+
+async def test_of_those_who_asked_together_each_waits_for_a_turn_of_its_own(server: Target) -> None:
+    """One answer for all would send them all back at the same moment."""
+    async with limits_of(server, EndpointRates()) as limits:
+        await limits.backoff(30)
+        waits = sorted(await soon(asyncio.gather(*(limits.take(1) for _ in range(10)))))
+        assert all(later - earlier > 0.03 for earlier, later in pairwise(waits))
+
+
+async def test_who_gives_up_asking_takes_no_licence_from_the_others(server: Target) -> None:
+    """The one that asked first is cancelled; the call was for all."""
+    async with limits_of(server, EndpointRates()) as limits:
+        first = asyncio.create_task(limits.take(1))
+        others = [asyncio.create_task(limits.take(1)) for _ in range(3)]
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await soon(asyncio.gather(*others)) == [0.0] * 3
+        assert first.cancelled()
+
+
+async def _calls(server: Target) -> int:
+    """Calls of scripts that the server has taken."""
+    wire = await Wire.open(server.address())
+    try:
+        found = re.search(r"cmdstat_evalsha:calls=(\d+)", (await wire.call("INFO", "commandstats")).decode())
+    finally:
+        wire.close()
+    return int(found.group(1)) if found else 0
 
 
 async def test_a_pause_ends(server: Target) -> None:

@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import json
 
-import httpx
 import pytest
 from pydantic import SecretStr
 
@@ -28,7 +27,17 @@ from tests.asking import (
     usage,
 )
 from tests.sse_server import Exchange, events, serving
-from workers.endpoints import EndpointSpec, OverloadedError, Piece, Refusal, Reply, ToolCall, Usage, make_endpoint
+from workers.endpoints import (
+    Client,
+    EndpointSpec,
+    OverloadedError,
+    Piece,
+    Refusal,
+    Reply,
+    ToolCall,
+    Usage,
+    make_endpoint,
+)
 from workers.endpoints.values import Api
 
 # --- what leaves ------------------------------------------------------------------------------------------------
@@ -128,7 +137,7 @@ def test_a_request_that_cannot_be_sent_is_the_callers_mistake(
 )
 def test_a_base_url_is_taken_as_people_write_it(base: str, api: Api, url: str) -> None:
     """With or without a slash, a version, or the path itself."""
-    endpoint = make_endpoint(EndpointSpec(api, base, "m", params={"max_tokens": 1}), httpx.AsyncClient())
+    endpoint = make_endpoint(EndpointSpec(api, base, "m", params={"max_tokens": 1}), Client())
     assert endpoint.request("x").url == url
 
 
@@ -136,7 +145,7 @@ def test_a_base_url_is_taken_as_people_write_it(base: str, api: Api, url: str) -
 def test_a_url_that_is_none_or_holds_a_password_is_refused(base: str) -> None:
     """A password in a URL would be in every log line."""
     with pytest.raises(InputError, match="the endpoint's URL") as caught:
-        make_endpoint(EndpointSpec("chat", base, "m"), httpx.AsyncClient())
+        make_endpoint(EndpointSpec("chat", base, "m"), Client())
     assert "canary" not in str(caught.value)
 
 
@@ -144,7 +153,7 @@ def test_a_url_that_is_none_or_holds_a_password_is_refused(base: str) -> None:
 def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str) -> None:
     """The client library would raise it, with the key in its message. A line's end behind it is common, and no part."""
     with pytest.raises(InputError, match="the endpoint's key") as caught:
-        make_endpoint(EndpointSpec("chat", "http://h", "m", SecretStr(key)), httpx.AsyncClient())
+        make_endpoint(EndpointSpec("chat", "http://h", "m", SecretStr(key)), Client())
     assert "canary" not in f"{caught.value!r} {caught.value.__context__!r}"
 
 

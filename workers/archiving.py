@@ -65,8 +65,10 @@ def directory_of_its_own(directory: Path) -> Iterator[None]:
             os.close(held)
 
 
-async def archive(bus: RedisBus, info: BatchInfo, place: Path) -> Archived:
+async def archive(bus: RedisBus, info: BatchInfo, place: Path, segments: Path | None = None) -> Archived:
     """Write a batch's history to `place`, checked. Raises InputError; ViolationError for one that is not true.
+
+    `segments`: the directory to which it was archived while the batch ran, if it was.
 
     What was at `place` before must be an earlier state of this very history: another batch may have had the name.
     """
@@ -75,7 +77,7 @@ async def archive(bus: RedisBus, info: BatchInfo, place: Path) -> Archived:
     check_target(place)
     last = b""
     with writing(beside) as out:
-        async for line in exported_lines(bus, name, info):
+        async for line in exported_lines(bus, name, info, segments):
             out.write(line)
             last = line
     found, newest = await _replayed(beside)

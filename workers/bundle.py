@@ -25,13 +25,15 @@ from typing import Final, Protocol
 from bus.errors import InputError
 from bus.types import BatchId, Digest
 from workers.archives import pack, unpack
+from workers.redaction import hide
+from workers.secret_files import FILE, secret
 from workers.suite import Suite
 from workers.trees import TreeError
 
 __all__ = ["BUNDLE_KEY", "BundleKey", "Bundles", "Reference", "fetch", "publish", "take_key"]
 
 BUNDLE_KEY: Final = "EVALBUS_BUNDLE_KEY"
-"""The environment variable that holds the key. Whoever has it decides what the workers run."""
+"""The variable that holds the key, itself or by a file (`workers.secret_files`). Who has it decides what workers run."""
 
 _SHORTEST: Final = 16  # characters: a shorter key can be found by trying
 
@@ -89,11 +91,14 @@ class Bundles(Protocol):
 def take_key() -> BundleKey | None:
     """The key, out of the environment: what the suite's code runs in later has none to sign with.
 
-    None when there is none. Raises `InputError` for one that is too short.
+    None when there is none. Raises `InputError` for one that is too short, and for a file that cannot be read.
     """
-    text = os.environ.pop(BUNDLE_KEY, "")
+    text = secret(BUNDLE_KEY)
+    os.environ.pop(BUNDLE_KEY, "")
+    os.environ.pop(BUNDLE_KEY + FILE, "")
     if not text:
         return None
+    hide(text)
     if len(text) < _SHORTEST:
         raise InputError(f"{BUNDLE_KEY} has fewer than {_SHORTEST} characters", remedy="make one: openssl rand -hex 32")
     return BundleKey(text.encode("utf-8", "surrogateescape"))

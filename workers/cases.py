@@ -8,6 +8,7 @@ with its file and line.
     input     what the solver is asked: text, or any JSON value; empty when left out
     target    what the scorer compares with: text, a number, a list of them; null when left out
     metadata  an object for the suite's own use
+    must_pass true for a case that the gate lets no batch pass without; it is an entry of the metadata too
 
 CSV and Parquet have a column for each of these; their further columns are entries of `metadata`. Where columns have
 other names, the suite's `fields` says which is which (`workers.field_map`).
@@ -37,6 +38,8 @@ MAX_ID: Final = 200
 """Bytes of UTF-8. An id is a part of keys, of directory names, and of every line that names a run."""
 
 _DEFAULTS: Final[Mapping[str, object]] = {"id": None, "input": "", "target": None, "metadata": None}
+_FLOOR: Final = "must_pass"
+_YES, _NO = (True, "true", "1"), (False, None, "", "false", "0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,11 @@ class Case:
     def prompt(self) -> str:
         """The input as text: itself, or its JSON when it is not text."""
         return self.input if isinstance(self.input, str) else json.dumps(self.input, ensure_ascii=False)
+
+    @property
+    def must_pass(self) -> bool:
+        """Whether the gate asks for every run of it. A column of a CSV file says so as text."""
+        return _spelt(self.metadata.get(_FLOOR)) in _YES
 
 
 def read_cases(
@@ -113,7 +121,7 @@ def _cases(rows: Iterable[Row], shown: Path | str) -> tuple[Case, ...]:
 
 def _case(row: Row, shown: Path | str) -> Case:
     for name in row.fields:
-        if name not in _DEFAULTS:
+        if name not in _DEFAULTS and name != _FLOOR:
             near = difflib.get_close_matches(str(name), _DEFAULTS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "put what is your own into metadata"
             raise _wrong(row, shown, f"unknown field {name!r}", hint)
@@ -129,7 +137,15 @@ def _case(row: Row, shown: Path | str) -> Case:
     metadata = _field(row, shown, "metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
         raise _wrong(row, shown, f"metadata: is not an object but {kind_of(metadata)}")
+    if _FLOOR in row.fields:
+        metadata = {**(metadata or {}), _FLOOR: _plain(row.fields[_FLOOR])}
+    if metadata and _spelt(floor := metadata.get(_FLOOR)) not in (*_YES, *_NO):
+        raise _wrong(row, shown, f"must_pass: {floor!r} is neither true nor false")
     return Case(case_id, _field(row, shown, "input"), _field(row, shown, "target"), metadata or {})
+
+
+def _spelt(value: Json) -> Json:
+    return value.strip().lower() if isinstance(value, str) else value
 
 
 def _field(row: Row, shown: Path | str, name: str) -> Json:

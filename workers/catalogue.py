@@ -13,6 +13,7 @@ Later it is only logged, once a batch: the one that the role is there for may ye
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from bus.partitions import is_part_of, taken_by
 from bus.port import BatchInfo, BatchSpec, Bus
 from bus.types import BatchId, RunId
 from workers import usercode
+from workers.inspecting.target import file_of
 from workers.suite import Suite, load_suite
 from workers.whole import whole_of
 
@@ -86,6 +88,7 @@ class Catalogue:
     fetch: Callable[[BatchInfo], Awaitable[Path]] | None = None
     _served: dict[BatchId, Served] = field(default_factory=dict)
     _refused: set[BatchId] = field(default_factory=set)
+    _met_one: asyncio.Event = field(default_factory=asyncio.Event)
     _looked: bool = False
     _stopped: bool = False
     _loading: asyncio.Future[object] | None = None
@@ -108,6 +111,11 @@ class Catalogue:
         """Of the open batches, those that are served already. It meets none."""
         return [self._served[name] for name in await self.bus.batches() if name in self._served]
 
+    async def one_met(self, seconds: float) -> None:
+        """Wait until one more is served, `seconds` at most."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._met_one.wait(), seconds)
+
     def stop(self) -> None:
         """Load no suite any more, nor wait for the one that is being loaded: it may never be."""
         self._stopped = True
@@ -120,7 +128,7 @@ class Catalogue:
             return False
         whole = await whole_of(self.bus, self.only)
         if whole is None:
-            raise InputError(f"no batch {self.only!r} on this server")
+            raise InputError(f"no batch {self.only!r} on this server, plane {self.bus.plane}")
         if whole.info.imported:
             raise only_for_looking(self.only)
         return whole.has_ended
@@ -162,6 +170,8 @@ class Catalogue:
             await self._apart(lambda found: prepare(found, info.spec), suite)
         if not self._stopped:
             self._served[name] = Served.of(info, suite)
+            self._met_one.set()
+            self._met_one = asyncio.Event()
 
     @staticmethod
     def _ours(suite: Suite, info: BatchInfo) -> bool:
@@ -173,7 +183,7 @@ class Catalogue:
         if self.suite is not None:
             return self.suite
         path = Path(info.spec.suite_path) if self.fetch is None else await self.fetch(info)
-        if not path.exists():
+        if not file_of(path).exists():
             raise InputError(
                 f"no copy of suite {info.spec.suite!r} on this machine (batch {info.spec.batch!r} was made at {path})",
                 remedy="give one: --suite DIR",

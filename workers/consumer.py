@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import structlog
 
@@ -34,7 +34,9 @@ from workers.quarantine import Owner, Place, Quarantine
 from workers.solver_time import SolverTime
 from workers.suite import Suite
 
-__all__ = ["Consumer", "Handler", "Lease"]
+__all__ = ["Consumer", "Handler", "Lease", "Opened", "unless"]
+
+Opened: TypeAlias = Callable[[float], Awaitable[None]]
 
 log = structlog.get_logger("evalbus.consumer")
 
@@ -73,6 +75,19 @@ class Lease:
         self.fenced = True
         if self.task is not None:
             self.task.cancel()
+
+
+async def unless(stopping: asyncio.Event, waiting: Awaitable[None]) -> None:
+    """Wait for something that nothing is lost by leaving, unless a stop comes first."""
+    tasks = [asyncio.ensure_future(waiting), asyncio.ensure_future(stopping.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Serving(Protocol):
@@ -127,11 +142,13 @@ class Consumer:
         *,
         independent: bool = False,
         quarantine: Quarantine | None = None,
+        opened: Opened | None = None,
     ) -> None:
         """`slots`: how many entries are driven at a time; by default what the served suites say.
 
         `independent`: each entry waits for something of its own, so others are read while some wait; and the handler
         itself sees to it that a suspect is alone. `quarantine`: the process's; by default no other consumer is in it.
+        `opened`: waits, at most so many seconds, until there may be a batch to serve; by default the clock alone does.
         """
         self._bus, self._runtime, self._group, self._name = bus, runtime, group, name
         self._catalogue, self._handler, self._given_slots = catalogue, handler, slots
@@ -139,6 +156,7 @@ class Consumer:
         self._independent = independent
         self._holding: dict[tuple[BatchId, EntryId], Lease] = {}
         self._quarantine = quarantine or Quarantine()
+        self._opened = opened
         self._served: list[Served] = []
         self._stopping = asyncio.Event()
         self._freed = asyncio.Event()
@@ -184,7 +202,10 @@ class Consumer:
                 if not self._served and await self._catalogue.ended():
                     return
             free = self._slots(self._served) - sum(not lease.waiting for lease in self._holding.values())
-            if not self._served or self._runtime.now() < self._rests_until:
+            if not self._served and self._opened is not None:
+                await unless(self._stopping, self._opened(_LOOK_EVERY))
+                looked = float("-inf")
+            elif not self._served or self._runtime.now() < self._rests_until:
                 await self._pause(_BLOCK_MS / 1000)
             elif free <= 0:
                 if all(self._only_waits(lease) for lease in self._holding.values()):
@@ -212,6 +233,8 @@ class Consumer:
         block_ms = min(_BLOCK_MS, max(10, int((self._next_idle_scan - self._runtime.now()) * 1000)))
         if self._would_wait():
             await self._pause(block_ms / 1000)
+            return []
+        if self._stopping.is_set():  # while we looked: what waits now would hold up the stop
             return []
         return self._unknown(await self._bus.read(self._group, self._name, batches, free, block_ms))
 

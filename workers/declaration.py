@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, PrivateAttr, model_validator
 
@@ -20,6 +20,7 @@ from bus.errors import InputError
 from bus.types import MAX_INT, Digest, RunId
 from workers.cases import Case
 from workers.field_map import FieldMap
+from workers.inspecting.table import InspectTable, filled
 from workers.judging.binding import Binding
 from workers.model_table import ModelTable, Target
 from workers.quantities import share_of
@@ -39,7 +40,13 @@ from workers.tables import (
 )
 from workers.tools.tables import McpServers, Tools, check_tools
 
+if TYPE_CHECKING:
+    from workers.inspecting.loading import Loaded
+
 __all__ = ["Place", "Suite"]
+
+
+_MOST_OF_FLOOR = 20_000  # bytes of case ids: a declaration travels in an envelope, of 64 kB at most
 
 
 def _name(name: str) -> str:
@@ -101,6 +108,8 @@ class Place:
     """The model, where the suite or the environment names one."""
     judge: Target | None = None
     """Likewise the model that judges."""
+    task: Loaded | None = None
+    """The Inspect task, of a suite with `[inspect]`."""
 
 
 class Suite(Table):
@@ -109,6 +118,7 @@ class Suite(Table):
     name: Annotated[str, AfterValidator(_name)] = ""
     """When left out, loading makes one of the directory's."""
     declared_cases: Annotated[str | tuple[Mapping[str, object], ...], PlainValidator(_cases)] = Field(alias="cases")
+    """JSON lines, CSV or Parquet with `id`, `input`, `target` and `metadata`; or the same as tables, in the suite."""
     fields: Annotated[dict[str, Text], AfterValidator(_fields)] = Field(default_factory=dict)
     """Which column of the file of cases is which field: `{ id = "qid", input = "{context} {question}" }`."""
     trials: Trials = 1
@@ -144,14 +154,23 @@ class Suite(Table):
     model: ModelTable | None = None
     """None: `run.model` is an error."""
     tools: Tools = Field(default_factory=dict)
+    """What `run.tools` may call, by name."""
     mcp: McpServers = Field(default_factory=dict)
+    """Servers that tools are taken from, by name."""
     scorer: ScorerTable
+    inspect: InspectTable | None = None
+    """An Inspect task in the place of cases, solver and scorer."""
     limits: LimitsTable = LimitsTable()
     judging: JudgeTable = Field(default=JudgeTable(), alias="judge")
     gate: GateTable = GateTable()
     shadow: ShadowTable = ShadowTable()
 
     _place: Place | None = PrivateAttr(None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_task(cls, written: object) -> object:
+        return filled(written)
 
     @model_validator(mode="after")
     def _tools_fit(self) -> Suite:
@@ -181,9 +200,11 @@ class Suite(Table):
     @property
     def place(self) -> Place:
         """Where it lies. Raises `RuntimeError` on a declaration that nobody loaded."""
-        if self._place is None:
+        private = self.__pydantic_private__  # asked for several times a run, and `self._place` is looked for in layers
+        place: Place | None = private["_place"] if private else None
+        if place is None:
             raise RuntimeError("this suite was declared but not loaded: use load_suite")
-        return self._place
+        return place
 
     @property
     def root(self) -> Path:
@@ -214,6 +235,21 @@ class Suite(Table):
     def quorum_runs(self) -> int:
         """The quorum as a number of runs, at least 1."""
         return self.quorum if isinstance(self.quorum, int) else share_of(self.quorum, self.intended)
+
+    @property
+    def gate_rules(self) -> dict[str, float | int | str | list[str]]:
+        """What a batch of it declares to its gate: its rules, with the cases that are marked `must_pass`.
+
+        Raises InputError for a case that it does not have, and for more than a declaration can hold.
+        """
+        rules, asked = self.gate.rules, set(self.gate.must_pass)
+        for name in sorted(asked - self.place.by_id.keys()):
+            raise InputError(f"gate.must_pass: there is no case {name!r}", file=self.source)
+        asked.update(case.id for case in self.cases if case.must_pass)
+        if sum(len(name.encode()) for name in asked) > _MOST_OF_FLOOR:
+            problem = f"must_pass: {len(asked):,} cases are more than a batch can declare"
+            raise InputError(problem, file=self.source, remedy="a floor for many cases is min_pass_rate")
+        return rules | ({"must_pass": sorted(asked)} if asked else {})
 
     @property
     def secret_variables(self) -> frozenset[str]:

@@ -26,6 +26,7 @@ import structlog
 from bus.errors import EvalbusError, InputError, ServerError, ViolationError
 from workers.parent_death import die_with_parent
 from workers.role_options import BLOCKED, STOPPED, Role, RoleOptions
+from workers.secret_files import FILE
 
 __all__ = ["Fleet"]
 
@@ -101,6 +102,8 @@ class Fleet:
     """What its processes have in theirs beside this process's own."""
     _members: list[_Member] = field(default_factory=list)
     _keepers: list[asyncio.Task[None]] = field(default_factory=list)
+    one_ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a process found its batch ended: whoever waits for that batch looks."""
     _failed: asyncio.Future[None] | None = None
     _stopping: bool = False
     restarts: deque[str] = field(default_factory=lambda: deque(maxlen=100))
@@ -151,6 +154,7 @@ class Fleet:
                 self._fail(EvalbusError(f"{member.options.name} cannot be started: {error}"))
                 return
             if self._stopping or (code == 0 and life.ended):
+                self.one_ended.set()
                 return
             member.deaths += 1
             member.stillborn = 0 if life.came_up else member.stillborn + 1
@@ -168,6 +172,7 @@ class Fleet:
         public = replace(member.options, url=None)
         environment = {**os.environ, **self.environment, "PYTHONUNBUFFERED": "1"}
         environment["EVALBUS_URL"] = member.options.url or ""
+        environment.pop("EVALBUS_URL" + FILE, None)  # it was read, and two answers would be one too many
         if environment.get("EVALBUS_LOG") != "debug":
             environment["EVALBUS_LOG"] = "info"  # not less: these files are for the day of trouble, and for `_Life`
         with member.log_file.open("ab") as out:

@@ -7,17 +7,19 @@ green nor red.
 
 from __future__ import annotations
 
-import difflib
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from bus.errors import InputError
 from bus.port import BatchStatus
+from bus.types import RunId
+from workers.gate_rules import GateRules
 
-__all__ = ["GateRules", "GateVerdict", "GateWord", "Judged", "judge_gate"]
+__all__ = ["Compared", "GateRules", "GateVerdict", "GateWord", "Judged", "Line", "Seen", "judge_gate"]
+
+_NAMED = 5  # cases named in one reason; the JUnit file names all
+MILLION = 1_000_000
 
 
 class GateWord(StrEnum):
@@ -28,42 +30,24 @@ class GateWord(StrEnum):
     NOT_SET = "not set"
     """The batch is closed, and the suite asks for nothing."""
     UNDECIDED = "undecided"
-    """The batch is open, or closed below its quorum: there is no number to judge."""
+    """The batch is open, or closed below its quorum, or its baseline is not at hand: there is nothing to judge."""
 
 
 @dataclass(frozen=True, slots=True)
-class GateRules:
-    """What a suite asks of a closed batch; None where it asks nothing."""
+class Line:
+    """One rule: what was measured, what was asked, and whether it is met; None when that cannot be said."""
 
-    min_pass_rate: float | None = None
-    """At least this share of the scored runs must pass, in [0, 1]."""
-    max_holes: int | None = None
-    """At most so many runs may have ended without a score."""
+    rule: str
+    measured: str
+    bound: str
+    met: bool | None
+    why: str = ""
+    """A clause, where it is not met."""
 
-    @classmethod
-    def from_mapping(cls, rules: Mapping[str, float | int]) -> GateRules:
-        """Read the fields of a suite's `[gate]`. Raises `InputError` that names the field."""
-        known = ("min_pass_rate", "max_holes")
-        for name in rules:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                remedy = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-                raise InputError(f"gate.{name} is not a rule", remedy=remedy)
-        rate, holes = rules.get("min_pass_rate"), rules.get("max_holes")
-        if rate is not None and (isinstance(rate, bool) or not 0 <= rate <= 1):
-            raise InputError(f"gate.min_pass_rate is {rate}", remedy="a number from 0 to 1")
-        if holes is not None and (isinstance(holes, bool) or not (0 <= holes < math.inf) or holes % 1):
-            raise InputError(f"gate.max_holes is {holes}", remedy="a whole number, 0 or more")
-        return cls(None if rate is None else float(rate), None if holes is None else int(holes))
-
-    def __str__(self) -> str:
-        """`pass_rate >= 0.6 and holes <= 0`; empty when nothing is asked."""
-        asked = []
-        if self.min_pass_rate is not None:
-            asked.append(f"pass_rate >= {self.min_pass_rate}")
-        if self.max_holes is not None:
-            asked.append(f"holes <= {self.max_holes}")
-        return " and ".join(asked)
+    @property
+    def verdict(self) -> str:
+        """One word."""
+        return {True: "met", False: "missed", None: "undecided"}[self.met]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +57,8 @@ class GateVerdict:
     word: GateWord
     rule: str
     why: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
+    """One a rule, in the order of `rule`."""
 
     @property
     def passed(self) -> bool | None:
@@ -113,7 +99,30 @@ class Judged(Protocol):
         """Share of the scored runs that passed; None unless the batch is closed."""
 
 
-def judge_gate(outcome: Judged, rules: GateRules) -> GateVerdict:
+class Compared(Protocol):
+    """A batch beside its baseline; `workers.statistics.paired.Paired` is one."""
+
+    @property
+    def difference(self) -> float | None:
+        """Pass rate less the baseline's, over the cases scored in both; None where there are none."""
+
+    def lower(self, confidence: float) -> float | None:
+        """Its lower bound, at this confidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What some rules need beside the counts."""
+
+    spent: int = 0
+    """Tokens, prompts and answers, for what counts and what does not."""
+    not_passed: Mapping[RunId, str] = field(default_factory=dict)
+    """Run to its bin, or to the reason of its hole, of all that did not pass."""
+    compared: Compared | None = None
+    """With the baseline; None where that is not at hand."""
+
+
+def judge_gate(outcome: Judged, rules: GateRules, seen: Seen | None = None) -> GateVerdict:
     """Judge a batch by its suite's rules.
 
     The rate is compared as it is, without a tolerance: a quotient of two whole numbers and the literal of a
@@ -130,12 +139,61 @@ def judge_gate(outcome: Judged, rules: GateRules) -> GateVerdict:
         return GateVerdict(GateWord.UNDECIDED, rule, (why,))
     if not rule:
         return GateVerdict(GateWord.NOT_SET, rule)
-    missed = []
-    if rules.min_pass_rate is not None and rate < rules.min_pass_rate:
-        missed.append(f"pass_rate is {_short_of(rate, rules.min_pass_rate)}, below {rules.min_pass_rate}")
-    if rules.max_holes is not None and outcome.hole_count > rules.max_holes:
-        missed.append(f"holes are {outcome.hole_count}, above {rules.max_holes}")
-    return GateVerdict(GateWord.FAILED if missed else GateWord.PASSED, rule, tuple(missed))
+    lines = tuple(_lines(outcome, rate, rules, seen or Seen()))
+    verdicts = [line.met for line in lines]
+    word = GateWord.FAILED if False in verdicts else GateWord.UNDECIDED if None in verdicts else GateWord.PASSED
+    return GateVerdict(word, rule, tuple(line.why for line in lines if not line.met), lines)
+
+
+def _lines(outcome: Judged, rate: float, rules: GateRules, seen: Seen) -> list[Line]:
+    lines = []
+    if (least := rules.min_pass_rate) is not None:
+        shown = _short_of(rate, least) if rate < least else f"{rate:.4f}"
+        lines.append(_line("pass_rate", shown, f">= {least}", rate >= least, f"pass_rate is {shown}, below {least}"))
+    if (most := rules.max_holes) is not None:
+        holes = outcome.hole_count
+        lines.append(_line("holes", str(holes), f"<= {most}", holes <= most, f"holes are {holes}, above {most}"))
+    if rules.max_cost is not None and rules.price is not None:
+        cost = seen.spent * rules.price / MILLION
+        shown, bound = f"{cost:.4f}", f"{rules.max_cost:g}"
+        lines.append(_line("cost", shown, f"<= {bound}", cost <= rules.max_cost, f"cost is {shown}, above {bound}"))
+    if rules.no_worse_than is not None:
+        lines.append(_difference(rules, seen.compared))
+    if rules.must_pass:
+        lines.append(_floor(rules.must_pass, seen.not_passed))
+    return lines
+
+
+def _line(rule: str, measured: str, bound: str, met: bool, why: str) -> Line:
+    return Line(rule, measured, bound, met, "" if met else why)
+
+
+def _difference(rules: GateRules, compared: Compared | None) -> Line:
+    """No worse than the baseline: the difference itself, or the lower bound of what it may be."""
+    bound, name, least = rules.least_difference, rules.no_worse_than, 0 - (rules.margin or 0.0)
+    if compared is None:
+        why = f"baseline {name} is not at hand: evalbus gate compares with it, given --suite DIR"
+        return Line("difference", "none", bound, None, why)
+    found = compared.difference if rules.confidence is None else compared.lower(rules.confidence)
+    if found is None:
+        return Line("difference", "none", bound, None, f"no case is scored here and in baseline {name}")
+    # Sums of thirds and the like: what differs by less than this is a rounding, and no case of any batch.
+    met = found >= least - 1e-9
+    digits = 4 if met or round(found, 4) < least else 12
+    shown = f"{found:+.{digits}f}"
+    what = "difference" if rules.confidence is None else "the difference's lower bound"
+    return _line("difference", shown, bound, met, f"{what} to {name} is {shown}, below {least:g}")
+
+
+def _floor(cases: tuple[str, ...], not_passed: Mapping[RunId, str]) -> Line:
+    asked = set(cases)
+    below = {run: what for run, what in not_passed.items() if run.rpartition("#")[0] in asked}
+    failed = {run.rpartition("#")[0] for run in below}
+    named = [f"{run} {what}" for run, what in sorted(below.items())[:_NAMED]]
+    more = f" and {len(below) - _NAMED} more" if len(below) > _NAMED else ""
+    why = f"must pass, and did not: {', '.join(named)}{more}"
+    met = len(asked) - len(failed)
+    return _line("must_pass", f"{met} of {len(asked)}", f"all {len(asked)}", not failed, why)
 
 
 def _short_of(rate: float, asked: float) -> str:

@@ -22,6 +22,7 @@ from bus.artifacts import artifacts_for, open_artifacts
 from bus.cluster import ServerBus, open_bus
 from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ServerError
+from bus.fitness import ARCHIVING, COMMANDS
 from bus.home import home_directory
 from bus.imported.looking import only_for_looking
 from bus.partitions import part_name, root_of, split
@@ -29,25 +30,29 @@ from bus.port import BatchInfo, BatchSpec, BatchStatus
 from bus.target import parse_url
 from bus.types import BatchId, Durability, Plane
 from workers import nursery
+from workers.archive_place import check_archive
 from workers.brief import brief
 from workers.bundle import BundleKey, publish, take_key
 from workers.files import check_writable, write_whole
 from workers.fleet import Fleet
+from workers.gating.baseline import with_own_baseline
 from workers.interrupt import Interrupted
 from workers.judging.binding import other_judge
 from workers.model_table import other_model
 from workers.outcome import Outcome
 from workers.progress import Progress
+from workers.redaction import hide_access
 from workers.rescoring import check_source, next_name
 from workers.role_options import Role, RoleOptions
 from workers.runtime import SystemRuntime
+from workers.secret_files import glance
 from workers.strays import Strays
 from workers.suite import Suite, load_suite
 from workers.tools.tables import tool_limits
 from workers.trees import ignored
-from workers.whole import Whole, closing_of, counters_of, whole_of
+from workers.whole import Closing, Whole, closing_of, counters_of, whole_of
 
-__all__ = ["JobOptions", "batch_name", "fetch_outcome", "info_of", "log_directory", "run_job"]
+__all__ = ["Fetched", "JobOptions", "batch_name", "fetch_outcome", "fetched", "info_of", "log_directory", "run_job"]
 
 _LOOK_EVERY = 0.2  # seconds between two looks at the batch's counters
 _SCORERS = 2
@@ -76,6 +81,10 @@ class JobOptions:
     durability: Durability = Durability.STANDARD
     source: BatchId | None = None
     """A closed batch whose sealed runs are scored anew, by this suite's scorer; then no solver runs."""
+    archive: Path | None = None
+    """To which the history goes while the batch runs."""
+    segment: int | None = None
+    """Entries in one file there; None: as many as is usual."""
 
 
 def batch_name(text: str) -> BatchId:
@@ -112,7 +121,7 @@ def spec_of(suite: Suite, batch: BatchId, source: BatchSpec | None = None, plane
         judge_policy=suite.judging.policy,
         replay_budget=suite.judging.replay_budget,
         reclaim_ms=_reclaim_ms(suite),
-        gate=suite.gate.rules,
+        gate=suite.gate_rules,
         candidate=suite.candidate if source is None else source.candidate,
         judge=suite.judge,
         limits=limits,
@@ -156,18 +165,35 @@ def _limits_of_scoring(suite: Suite) -> dict[str, int | str]:
     return limits
 
 
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a batch is now."""
+
+    outcome: Outcome
+    whole: Whole
+    closing: Closing | None
+    """None until it has ended."""
+
+
 async def fetch_outcome(bus: ServerBus, batch: BatchId) -> Outcome:
-    """What a batch is now; for an ended one the snapshot is computed again from the rows."""
+    """What a batch is now, beside the baseline of its suite; for an ended one the snapshot is computed again."""
+    found = await fetched(bus, batch)
+    info = found.whole.info
+    return found.outcome if info.imported else with_own_baseline(found.outcome, info.spec.suite_path)
+
+
+async def fetched(bus: ServerBus, batch: BatchId) -> Fetched:
+    """What a batch is now, with what it is made of. Raises InputError when there is none of that name."""
     whole = await whole_of(bus, batch)
     if whole is None:
         raise InputError(await _no_such_batch(bus, batch))
     counters = await counters_of(bus, whole)
     if not counters.status.ended:
-        return Outcome.of(whole.info, counters, None)
+        return Fetched(Outcome.of(whole.info, counters, None), whole, None)
     if not whole.has_ended:  # it has since
-        return await fetch_outcome(bus, batch)
+        return await fetched(bus, batch)
     closing = await closing_of(bus, whole)
-    return Outcome.of(whole.info, closing.counters, closing.snapshot, closing.details)
+    return Fetched(Outcome.of(whole.info, closing.counters, closing.snapshot, closing.details), whole, closing)
 
 
 async def info_of(bus: ServerBus, batch: BatchId) -> BatchInfo:
@@ -191,7 +217,8 @@ async def _no_such_batch(bus: ServerBus, batch: BatchId) -> str:
     known = [str(name) for name in await bus.all_batches()]
     near = difflib.get_close_matches(batch, known, n=3, cutoff=0.4)
     hint = f"; did you mean {', '.join(near)}?" if near else "; there are none" if not known else ""
-    return f"no batch {batch!r} on this server{hint}"
+    plane = "" if near else f", plane {bus.plane}"  # it may be on the other one
+    return f"no batch {batch!r} on this server{plane}{hint}"
 
 
 def log_directory(home: Path, batch: BatchId) -> Path:
@@ -207,11 +234,15 @@ def run_job(options: JobOptions) -> Outcome:
     if options.artifacts is not None:
         open_artifacts(options.artifacts)
     key = take_key()  # before any code of the suite runs
+    hide_access(options.url)
     # Before the event loop: a suite may loop while it is loaded, and only here a Ctrl-C gets through to it.
     suite = load_suite(options.suite)
     _check_environment(suite, asks=options.workers != 0, judges=options.scorers != 0)
-    if options.json_file is not None:
-        _check_outside(suite, options.json_file)
+    for written in (options.json_file, options.archive):
+        if written is not None:
+            _check_outside(suite, written)
+    if options.archive is not None:
+        check_archive(options.archive)
     if options.source is None:
         _declarations(suite, name or BatchId(suite.name), options.plane)
     return asyncio.run(_run(options, suite, name, key))
@@ -228,15 +259,15 @@ def _check_environment(suite: Suite, *, asks: bool, judges: bool) -> None:
         suite.scorer.model.key()
 
 
-def _check_outside(suite: Suite, json_file: Path) -> None:
+def _check_outside(suite: Suite, written: Path) -> None:
     """A result must not change the suite that it is the result of: the batch could not be resumed."""
-    real = json_file.resolve()
+    real = written.resolve()
     if real.is_relative_to(suite.root) and not ignored(
         real.relative_to(suite.root).as_posix(), suite.place.not_counted
     ):
         raise InputError(
             "lies in the suite's directory and would be part of its digest",
-            file=json_file,
+            file=written,
             remedy="write it elsewhere, or put it on the suite's ignore list",
         )
 
@@ -245,7 +276,8 @@ async def _run(options: JobOptions, suite: Suite, name: BatchId | None, key: Bun
     home = home_directory(options.home)
     endpoint = await asyncio.to_thread(Endpoint.from_options, options.url, home)
     try:
-        facts = await check_fit(endpoint.target, plane=options.plane)
+        rights = COMMANDS if options.archive is None else (*COMMANDS, *ARCHIVING)
+        facts = await check_fit(endpoint.target, plane=options.plane, commands=rights)
         for warning in facts.warnings:
             print(f"evalbus: warning: {warning}", file=sys.stderr)
         for notice in endpoint.embedded.notices() if endpoint.embedded else []:
@@ -298,6 +330,10 @@ async def _run_batch(
         await _declare(bus, spec, suite, key)
     whole = await whole_of(bus, name)
     assert whole is not None, "what was declared is there"
+    if options.archive is not None:
+        from workers.standing import check_goes_on, left_behind  # noqa: PLC0415 - most runs archive nothing
+
+        await check_goes_on(bus, whole.parts, options.archive)
     strays = Strays()
     nursery.adopt_orphans()  # those of a worker that was killed, too
     fleet = Fleet(log_directory(home, name))
@@ -312,6 +348,8 @@ async def _run_batch(
             strays.kill()
     if told.is_set() and not (await counters_of(bus, whole)).status.ended:
         raise Interrupted(f"interrupted; batch {name} is open; {_resume(options, name)}")
+    if options.archive is not None and (left := await left_behind(bus, whole.parts, options.segment)):
+        print(f"evalbus: warning: {left} ({log_directory(home, name)} says why)", file=sys.stderr)
     return await fetch_outcome(bus, name)
 
 
@@ -396,12 +434,14 @@ def _resume(options: JobOptions, name: BatchId) -> str:
         "--scorers": options.scorers,
         "--json": options.json_file,
         "--artifacts": options.artifacts,
+        "--archive": options.archive,
+        "--segment": options.segment,
         "--home": options.home if str(options.home) != os.environ.get("EVALBUS_HOME") else None,
     }
     for option, value in given.items():
         words += [] if value is None else [option, str(value)]
     secret = ""
-    if options.url and options.url != os.environ.get("EVALBUS_URL"):
+    if options.url and options.url != glance("EVALBUS_URL"):
         target = parse_url(options.url)
         words += ["--url", target.redacted]
         secret = " (with the password for ***)" if target.redacted != target.url else ""
@@ -423,6 +463,8 @@ def _roles(options: JobOptions, name: BatchId, home: Path) -> list[RoleOptions]:
                 batch=name,
                 name=f"{role}-{place}-{number}",
                 artifacts=options.artifacts,
+                archive=str(options.archive.resolve()) if options.archive and role is Role.PLANNER else None,
+                segment=options.segment,
                 check=False,
             )
             for number in range(1, count + 1)
@@ -454,9 +496,11 @@ async def _watch(
                 progress.note(fleet.restarts.popleft())
             if counters.status in (BatchStatus.CLOSED, BatchStatus.INCONCLUSIVE):
                 return
-            stop = asyncio.create_task(told.wait())
-            await asyncio.wait({failed, stop}, timeout=_LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED)
-            stop.cancel()
+            fleet.one_ended.clear()
+            woken = {asyncio.create_task(told.wait()), asyncio.create_task(fleet.one_ended.wait())}
+            await asyncio.wait({failed, *woken}, timeout=_LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED)
+            for task in woken:
+                task.cancel()
             if failed.done():
                 failed.result()
     finally:

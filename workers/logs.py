@@ -16,6 +16,7 @@ from workers.redaction import guard_streams
 __all__ = ["configure"]
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_FORMS = ("json", "console")
 
 
 class _Lossy:
@@ -35,12 +36,19 @@ class _Lossy:
 
 
 def configure(default: str = "info", **fields: str) -> None:
-    """Set up logging for this process; `fields` stand on every line. `EVALBUS_LOG` names another level."""
+    """Set up logging for this process; `fields` stand on every line.
+
+    `EVALBUS_LOG` names another level, `EVALBUS_LOG_FORMAT` the form: `json`, or `console` for people. Raises
+    InputError.
+    """
     level = os.environ.get("EVALBUS_LOG", default).lower()
     if level not in _LEVELS:
         raise InputError(f"EVALBUS_LOG={level!r} is no level", remedy=f"one of {', '.join(_LEVELS)}")
     guard_streams()
-    person = sys.stderr.isatty()
+    form = os.environ.get("EVALBUS_LOG_FORMAT", "console" if sys.stderr.isatty() else "json").lower()
+    if form not in _FORMS:
+        raise InputError(f"EVALBUS_LOG_FORMAT={form!r} is no form", remedy=f"one of {', '.join(_FORMS)}")
+    person = form == "console"
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -9,21 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import structlog
 from pydantic import SecretStr
 
 from bus.endpoint_limits import EndpointRates
 from workers.billing import figure_of
-from workers.endpoints import Endpoint, EndpointSpec, UnusableError, make_endpoint, open_client
+from workers.endpoints import Client, Endpoint, EndpointSpec, UnusableError, make_endpoint, open_client
 from workers.metering import Expectation
 from workers.model import in_words_of
 from workers.model_table import ModelTable, Target
 from workers.redaction import hide
-
-if TYPE_CHECKING:
-    import httpx
 
 __all__ = ["Limits", "LimitsOf", "ModelPlane", "Unlimited", "rates_of"]
 
@@ -99,7 +96,7 @@ class ModelPlane:
         self._told = False
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
-        self._client: httpx.AsyncClient | None = None
+        self._client: Client | None = None
         self._endpoint: Endpoint | None = None
 
     async def endpoint(self) -> Endpoint:

@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from bus.errors import InputError
 from bus.types import MAX_INT
+from workers.secret_files import secret
 from workers.tables import Count, Flag, Natural, Seconds, Table, Text
 
 __all__ = ["MOST_TOKENS", "Api", "ModelTable", "Target", "other_model"]
@@ -131,10 +132,15 @@ class ModelTable(Table):
     key_env: Annotated[Text, AfterValidator(_key_variable)] | None = None
     """The variable that holds the key. Else `OPENAI_API_KEY` or `ANTHROPIC_API_KEY`, where that is set."""
     temperature: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] | None = None
+    """The endpoint's own when left out; so are the four that follow."""
     max_tokens: Annotated[Count, Field(le=MOST_TOKENS)] | None = None
+    """Of one answer. Without it a budget holds by expectation, and not to the token."""
     top_p: Annotated[float, Field(strict=True, gt=0, le=1)] | None = None
+    """Sampling, as the endpoint means it."""
     stop: Annotated[tuple[Text, ...], BeforeValidator(_one_or_many), Field(min_length=1)] | None = None
+    """Where an answer ends."""
     seed: Annotated[int, Field(strict=True)] | None = None
+    """Handed to the endpoint; anthropic has none."""
     extra: Annotated[dict[str, object], AfterValidator(_extra)] = Field(default_factory=dict)
     """What else the body of each request has."""
     include_usage: Flag = True
@@ -152,6 +158,7 @@ class ModelTable(Table):
     reclaim: Seconds = 60.0
     """How long the request of a worker that died may go on. Then its slot is free, and what it set aside is charged."""
     requests_per_minute: Count | None = None
+    """Of all workers together."""
     tokens_per_minute: Count | None = None
     """Of all workers together."""
     retry_budget: Natural = 60
@@ -193,9 +200,9 @@ class ModelTable(Table):
         return self.key_env or _KEY_VARIABLE[self.api]
 
     def key(self) -> str | None:
-        """The key in this process's environment. Raises `InputError` when a variable that the suite names is empty."""
+        """The key, of this process's environment. Raises `InputError` when one that the suite names is not there."""
         variable = self.key_variable
-        key = os.environ.get(variable, "").strip()
+        key = secret(variable).strip()
         if not key and self.key_env is not None:
             remedy = f"export {variable} for the workers"
             raise InputError(f"{self.table}.key_env: {variable} is not set", remedy=remedy)

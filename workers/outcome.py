@@ -19,8 +19,11 @@ from bus.snapshot import Snapshot
 from bus.types import BatchId, Plane, RunId
 from workers import numbers
 from workers.brief import brief
-from workers.gate import GateRules, GateVerdict, GateWord, judge_gate
+from workers.gate import Compared, GateRules, GateVerdict, GateWord, Seen, judge_gate
+from workers.gating.visible import visible
 from workers.numbers import Interval
+from workers.statistics.results import Results
+from workers.statistics.trials import MOST_K, over_cases, pass_all, pass_any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,6 +78,8 @@ class Outcome:
     """Scored run to its bin, sorted by run; empty while the batch is open."""
     tokens: Tokens
     rules: GateRules
+    compared: Compared | None = None
+    """With the baseline that the rules name, where that is at hand."""
 
     @classmethod
     def of(
@@ -168,7 +173,9 @@ class Outcome:
     @property
     def gate(self) -> GateVerdict:
         """The gate's word by the suite's rules."""
-        return judge_gate(self, self.rules)
+        passing = next(iter(self.bins))
+        missed = {run: bin_ for run, bin_ in self.runs.items() if bin_ != passing} if self.rules.must_pass else {}
+        return judge_gate(self, self.rules, Seen(self.tokens.spent, {**missed, **self.hole_runs}, self.compared))
 
     @property
     def _has_number(self) -> bool:
@@ -221,9 +228,9 @@ def render(outcome: Outcome, console: Console, logs: Path | None = None) -> None
     from rich.text import Text  # noqa: PLC0415 - a tenth of a second that `--help` need not pay
 
     for line in _lines(outcome, logs):
-        text = Text().append(f"{line.label:<11}", style="dim").append(line.text, style=line.style)
+        text = Text().append(f"{line.label:<11}", style="dim").append(visible(line.text), style=line.style)
         if line.note:
-            text.append(f"   {line.note}", style="dim")
+            text.append(f"   {visible(line.note)}", style="dim")
         # Never wrapped or cut: a snapshot id that is broken over two lines cannot be copied.
         console.print(text, soft_wrap=True)
 
@@ -241,6 +248,7 @@ def _lines(outcome: Outcome, logs: Path | None) -> list[_Line]:
             _Line("pass rate", f"{rate:.4f}", scored, "bold"),
             _Line("interval", _span(interval), "Wilson, 95%"),
             _Line("bounds", _span(limits), "had every hole failed, had every hole passed"),
+            *_trials(outcome),
         ]
     lines.append(_Line("bins", _counts(outcome.bins)))
     lines.append(_Line("holes", _counts(outcome.holes), style="red" if outcome.holes else ""))
@@ -262,6 +270,29 @@ def _lines(outcome: Outcome, logs: Path | None) -> list[_Line]:
     lines.append(_Line("snapshot", outcome.snapshot_id or "none"))
     reason = gate.rule if gate.word is GateWord.UNDECIDED else "; ".join(gate.why) or gate.rule
     lines.append(_Line("gate", gate.word.value, reason, _GATE_STYLE.get(gate.word, "")))
+    width = max((len(one.rule) for one in gate.lines), default=0)
+    for one in gate.lines if len(gate.lines) > 1 else ():
+        lines.append(_Line("", f"  {one.rule:<{width}}  {one.measured}  {one.bound}", one.verdict))
+    return lines
+
+
+def _trials(outcome: Outcome) -> list[_Line]:
+    """What several trials of a case tell, and how much less than as many cases."""
+    results = Results.of(outcome.runs, outcome.hole_runs, next(iter(outcome.bins)))
+    if results.trials <= 1:
+        return []
+    found, lines = results.clustered(), []
+    if found is not None and found.error is not None:
+        lines.append(
+            _Line("std error", f"{found.error:.4f}", f"over {found.clusters} cases: their trials hang together")
+        )
+    for name, estimator in (("pass@", pass_any), ("pass^", pass_all)):
+        ks = range(1, min(results.trials, MOST_K) + 1)
+        estimates = [one for k in ks if (one := over_cases(results, k, estimator)) is not None]
+        shown = " · ".join(f"{name}{one.k} {one.value:.4f}" for one in estimates)
+        few = min(one.cases for one in estimates)
+        aside = "" if few == len(results.cases) else f"over {few} of {len(results.cases)} cases: the others have holes"
+        lines.append(_Line(f"{name}k", shown, aside))
     return lines
 
 

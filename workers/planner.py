@@ -8,8 +8,7 @@ was decided on. One that dies leaves nothing behind but wake-ups, and any other 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -22,6 +21,7 @@ from bus.snapshot import Snapshot
 from bus.types import BatchId, ConsumerId, Decision, EntryId, Gen, LeaseId, RunId, Verb
 from workers.billing import figure_of
 from workers.catalogue import Catalogue, Served
+from workers.consumer import Opened, unless
 from workers.endpoints import open_client
 from workers.suite import Suite
 
@@ -81,12 +81,17 @@ def _is_affordable(spec: BatchSpec, counters: Counters) -> bool:
 class Planner:
     """See the module's text."""
 
-    def __init__(self, bus: Bus, runtime: Runtime, name: ConsumerId, catalogue: Catalogue) -> None:
-        """`name`: under which wake-ups are read."""
+    def __init__(
+        self, bus: Bus, runtime: Runtime, name: ConsumerId, catalogue: Catalogue, opened: Opened | None = None
+    ) -> None:
+        """`name`: under which wake-ups are read. `opened`: as for a consumer."""
         self._bus, self._runtime, self._name, self._catalogue = bus, runtime, name, catalogue
+        self._opened = opened
         self._stopping = asyncio.Event()
         self._watches: dict[BatchId, _Watch] = {}
         self._seen_connections = -1
+        self.held_up: Callable[[BatchId], bool] = lambda _: False
+        """Whether more runs of a batch should wait for something beside it, such as the archive of its history."""
 
     def stop(self) -> None:
         """Stop after the present step; nothing has to be handed back."""
@@ -99,8 +104,7 @@ class Planner:
             if not served:
                 if await self._catalogue.ended():
                     return
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), _WAKE_UP)
+                await unless(self._stopping, (self._opened or asyncio.sleep)(_WAKE_UP))
                 continue
             woken = await self._wake_ups([one.batch for one in served])
             for one in served:
@@ -168,7 +172,7 @@ class Planner:
         # In pieces, as the scripts' work is bounded; the first takes the wake-ups off.
         while True:
             room = served.info.spec.bound - counters.in_flight
-            if full or not _is_affordable(served.info.spec, counters):
+            if full or self.held_up(batch) or not _is_affordable(served.info.spec, counters):
                 room = 0
             ahead = runs[counters.cursor : counters.cursor + min(max(room, 0), _ADMITTED_AT_ONCE)]
             if counters.status.ended or (not ahead and not woken):

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bus.archived import ArchivedError, standing_of
 from bus.cluster import ServerBus, open_bus
 from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ViolationError
@@ -34,6 +35,7 @@ from bus.types import BatchId, Digest, Plane
 from workers.archiving import archive, directory_of_its_own
 from workers.job import batch_name, info_of
 from workers.keeping import Ended, Rule, kept, parse_rule
+from workers.segments import SegmentFiles
 from workers.whole import whole_of
 
 if TYPE_CHECKING:
@@ -106,11 +108,14 @@ async def _prune_all(bus: ServerBus, plan: Plan, directory: Path, console: Conso
             name = info.spec.batch
             at = await bus.of(name)
             outside = 0 if info.imported else await _stored_outside(at, name)
-            tombstone = await _prune_one(at, info, _place(directory, bus, name))
+            segments = await _segments(at, info, directory)
+            tombstone = await _prune_one(at, info, _place(directory, bus, name), segments)
             if tombstone is None:
                 _say(console, f"{name}: kept, an open batch has begun to score its runs anew")
                 continue
             retired[name] = tombstone
+            if segments is not None:
+                SegmentFiles.of(segments, info).remove()  # all that was in them is in the one file
             _say(console, f"{name}: {tombstone.entries:,} entries in {tombstone.file}")
             _say(console, f"  {tombstone.proof}")
             if outside:
@@ -230,10 +235,25 @@ async def _now_ms(bus: ServerBus, ended: Sequence[Ended]) -> int:
 # --- one batch --------------------------------------------------------------------------------------------
 
 
-async def _prune_one(bus: RedisBus, info: BatchInfo, place: Path) -> Tombstone | None:
+async def _segments(bus: RedisBus, info: BatchInfo, directory: Path) -> Path | None:
+    """Where the batch was archived while it ran: in this directory, or where its row says; None when it was not.
+
+    Raises InputError when the segments are in neither.
+    """
+    standing = await standing_of(bus.link, bus.keys(info.spec.batch))
+    if not standing.number:
+        return None
+    there = Path(standing.place.partition(":")[2])
+    for one in (directory, there):
+        if SegmentFiles.of(one, info).file_of(standing.number, standing.digest).is_file():
+            return one
+    raise ArchivedError(info.spec.batch, standing.last, standing.place)
+
+
+async def _prune_one(bus: RedisBus, info: BatchInfo, place: Path, segments: Path | None) -> Tombstone | None:
     """Archive a batch and retire it; None when an open batch reads it by now."""
     try:
-        return await _archive_and_retire(bus, info, place)
+        return await _archive_and_retire(bus, info, place, segments)
     except (InputError, ViolationError):
         # Another prune was faster, and took the batch away while it was read here.
         if (tombstone := await bus.tombstone(info.spec.batch)) is not None:
@@ -241,9 +261,9 @@ async def _prune_one(bus: RedisBus, info: BatchInfo, place: Path) -> Tombstone |
         raise
 
 
-async def _archive_and_retire(bus: RedisBus, info: BatchInfo, place: Path) -> Tombstone | None:
+async def _archive_and_retire(bus: RedisBus, info: BatchInfo, place: Path, segments: Path | None) -> Tombstone | None:
     name = info.spec.batch
-    archived = await archive(bus, info, place)
+    archived = await archive(bus, info, place, segments)
     for _ in range(_TRIES):
         others = [other for other in await bus.batches() if other != name]
         decision = await retire(bus, archived, others)
@@ -251,7 +271,7 @@ async def _archive_and_retire(bus: RedisBus, info: BatchInfo, place: Path) -> To
             return archived.tombstone
         match decision.reason:
             case "not_archived":  # a late bill, a late refusal
-                archived = await archive(bus, info, place)
+                archived = await archive(bus, info, place, segments)
             case "source_in_use":
                 return None
             case "no_batch":

@@ -14,11 +14,19 @@ import os
 import sys
 from collections.abc import Iterator
 from typing import Final, TextIO, cast
+from urllib.parse import quote
 
-__all__ = ["forget", "guard_streams", "hide", "hide_variable", "redacted"]
+from bus.errors import InputError
+from bus.target import parse_url
+from workers.secret_files import FILE, glance
+
+__all__ = ["forget", "guard_streams", "hide", "hide_access", "hide_variable", "redacted"]
 
 _SHORTEST = 8
 """Characters. What is shorter is a placeholder such as `none` or `EMPTY`, and stands in ordinary text."""
+
+_SHORTEST_PASSWORD = 12
+"""Characters, of a server's: one that is a common word would be taken out of honest answers, and verdicts be wrong."""
 
 _SHOWN = "***"
 
@@ -28,6 +36,8 @@ _KNOWN: Final = frozenset(
     {"HOME", "PATH", "LANG", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR", "PWD", "PYTHONPATH"}
 )
 """Variables whose values are no secrets, and stand in much that is written."""
+
+_OF_THE_BUCKET: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 _hidden: dict[str, tuple[str, ...]] = {}
 
@@ -49,9 +59,24 @@ def _in_json(text: str, ascii_only: bool) -> Iterator[str]:
 
 
 def hide_variable(name: str) -> None:
-    """Never let the value of an environment variable out, if it is one that may hold a secret."""
+    """Never let the value of an environment variable out, nor of the file that stands for it: where it may be secret."""
     if name not in _KNOWN:
         hide(os.environ.get(name, ""))
+        hide(glance(name) if name + FILE in os.environ else "")
+
+
+def hide_access(url: str | None) -> None:
+    """Never let out what a role is let in by: the passwords of its server's URL, and the keys of its bucket."""
+    for variable in _OF_THE_BUCKET:
+        hide_variable(variable)
+    try:
+        target = parse_url(url or "")
+    except InputError:  # whoever opens it says so
+        return
+    for password in (target.password, target.sentinel and target.sentinel.password):
+        if password is not None and len(password) >= _SHORTEST_PASSWORD:
+            hide(password)
+            hide(quote(password, safe=""))
 
 
 def forget() -> None:

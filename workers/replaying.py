@@ -70,10 +70,12 @@ async def batches_of(bus: ServerBus, name: BatchId, *, alone: bool) -> list[Batc
     return whole.batches
 
 
-async def replay_batch(bus: ServerBus, batch: BatchId, head: str | None, watch: _Watcher = _nobody) -> Replayed:
+async def replay_batch(
+    bus: ServerBus, batch: BatchId, head: str | None, watch: _Watcher = _nobody, archive: Path | None = None
+) -> Replayed:
     """Replay a batch as it stands on the server, and compare what it came to with what is counted there.
 
-    `watch`: see `replay_file`.
+    `watch`: see `replay_file`. `archive`: where its history was archived while it ran.
 
     Raises InputError when there is none of that name; DiffersError.
     """
@@ -81,7 +83,7 @@ async def replay_batch(bus: ServerBus, batch: BatchId, head: str | None, watch: 
     info = await info_of(bus, batch)
     replay = Replay(f"batch {batch}")
     with ticking("entries") as tick:
-        async for raw in exported_lines(bus, batch, info):
+        async for raw in exported_lines(bus, batch, info, archive):
             watch(replay.feed(raw))
             if replay.entries % _TICK == 0:
                 tick(replay.entries)

@@ -6,6 +6,8 @@ batch has. This module is what a fleet starts over and over, so it imports nothi
 
 from __future__ import annotations
 
+from workers import starting  # isort: skip - before everything else
+
 import asyncio
 import contextlib
 import os
@@ -14,8 +16,8 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +27,7 @@ from bus.artifacts import artifacts_for
 from bus.cluster import ServerBus, open_bus
 from bus.connection import Endpoint, check_fit
 from bus.errors import EvalbusError, InputError
+from bus.fitness import ARCHIVING, COMMANDS
 from bus.home import home_directory
 from bus.port import BatchInfo, Group
 from bus.types import BatchId, ConsumerId
@@ -33,7 +36,9 @@ from workers.bundle import BundleKey, fetch, take_key
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.leftovers import clear_leftovers
+from workers.observing.starting import Observing, observing
 from workers.planner import Planner
+from workers.redaction import hide_access
 from workers.role_options import STOPPED, Role, RoleOptions
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
@@ -45,6 +50,8 @@ from workers.worker import Worker
 
 __all__ = ["run_role"]
 
+starting.loaded()
+
 log = structlog.get_logger("evalbus.role")
 
 
@@ -54,12 +61,21 @@ class _Stoppable(Protocol):
     async def run(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A role, and what it talks to its server through."""
+
+    role: _Stoppable
+    buses: Sequence[ServerBus]
+
+
 def run_role(options: RoleOptions) -> bool:
     """Serve until stopped. True when the batch that was asked for has ended, False when a signal stopped it.
 
     Raises EvalbusError.
     """
     strays, key = Strays(), take_key()
+    hide_access(options.url)
     tempfile.gettempdir()  # looked for now: on a disk that is full by then there is none, as if none had ever been
     if options.fetch_suite and options.suite:
         raise InputError("--suite and --fetch-suite are two answers to one question", remedy="give one of them")
@@ -77,24 +93,30 @@ async def _serve(options: RoleOptions, suite: Suite | None, key: BundleKey | Non
     name = ConsumerId(options.name or f"{options.role}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
     home = home_directory(Path(options.home) if options.home else None)
     endpoint = await asyncio.to_thread(Endpoint.from_options, options.url, home)
+    watched = observing(options, name)
     try:
         if options.check:
-            await check_fit(endpoint.target, plane=options.plane)
+            rights = COMMANDS if options.archive is None else (*COMMANDS, *ARCHIVING)
+            await check_fit(endpoint.target, plane=options.plane, commands=rights)
         lease = suite.lease if suite else 10.0
         bus = open_bus(
             endpoint, runtime, plane=options.plane, artifacts=artifacts_for(options.artifacts, options.url, home),
             lease=lease, durability=options.durability,
         )  # fmt: skip
         try:
-            catalogue = Catalogue(bus, suite, BatchId(options.batch) if options.batch else None)
+            seen = watched.seen(bus)
+            catalogue = Catalogue(seen, suite, BatchId(options.batch) if options.batch else None)
             if options.fetch_suite:
                 catalogue.fetch = _fetcher(bus, key, home / "suites")
-            async with _built(options, bus, endpoint, runtime, name, catalogue, home / "work" / name, lease) as role:
+            work = home / "work" / name
+            async with _built(options, seen, endpoint, runtime, name, catalogue, work, lease, watched) as built:
                 await catalogue.open_batches()  # a copy of another state of the suite never counts as started
-                return await _until_stopped(role, catalogue)
+                with watched.polling(bus, options):
+                    return await _until_stopped(built, catalogue)
         finally:
             await bus.aclose()
     finally:
+        watched.close()
         await endpoint.aclose()
 
 
@@ -115,42 +137,61 @@ async def _built(
     catalogue: Catalogue,
     work: Path,
     lease: float,
-) -> AsyncIterator[_Stoppable]:
+    watched: Observing,
+) -> AsyncIterator[_Built]:
     structlog.contextvars.bind_contextvars(consumer=name)
     if options.role is not Role.PLANNER:
         clear_leftovers(work.parent, name)
     if options.role is Role.PLANNER:
-        yield Planner(bus, runtime, name, catalogue)
+        planner = Planner(bus, runtime, name, catalogue, bus.opened)
+        yield _Built(planner if options.archive is None else _with_archivist(planner, bus, options), [bus])
     elif options.role is Role.SCORER:
         scorer = ScorerRole(bus, runtime, name, work, bus.limits_of)
         try:
-            yield Consumer(bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots)
+            yield _Built(
+                Consumer(bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots, opened=bus.opened), [bus]
+            )
         finally:
             await scorer.aclose()
     else:
         room, beside = (
             Toolroom(),
-            open_bus(endpoint, runtime, plane=options.plane, lease=lease, durability=options.durability),
+            watched.seen(open_bus(endpoint, runtime, plane=options.plane, lease=lease, durability=options.durability)),
         )
         worker = Worker(bus, runtime, name, work, bus.limits_of, room.tools_of(bus, runtime))
         runs = Consumer(
-            bus, runtime, Group.WORKER, name, catalogue, worker, options.slots, quarantine=room.quarantine
+            bus, runtime, Group.WORKER, name, catalogue, worker, options.slots, quarantine=room.quarantine,
+            opened=bus.opened,
         )  # fmt: skip
         try:
-            yield Together([runs, room.consumer(beside, runtime, name, catalogue)])
+            yield _Built(Together([runs, room.consumer(beside, runtime, name, catalogue)]), [bus, beside])
         finally:
             await worker.aclose()
             await room.aclose()
             await beside.aclose()
 
 
-async def _until_stopped(role: _Stoppable, catalogue: Catalogue) -> bool:
-    told = asyncio.Event()
+def _with_archivist(planner: Planner, bus: ServerBus, options: RoleOptions) -> _Stoppable:
+    # Most planners have none, and a process is to be up soon.
+    from workers.archive_place import SEGMENT, check_archive  # noqa: PLC0415
+    from workers.archivist import Archivist  # noqa: PLC0415
+    from workers.following import Beside, Following  # noqa: PLC0415
+
+    archivist = Archivist(bus, check_archive(Path(str(options.archive))), options.segment or SEGMENT)
+    following = Following(bus, archivist, BatchId(options.batch) if options.batch else None)
+    planner.held_up = following.is_behind
+    return Beside(planner, following)
+
+
+async def _until_stopped(built: _Built, catalogue: Catalogue) -> bool:
+    told, role = asyncio.Event(), built.role
 
     def stop() -> None:
         told.set()
         role.stop()
         catalogue.stop()
+        for bus in built.buses:
+            bus.hurry()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
@@ -163,6 +204,7 @@ async def _until_stopped(role: _Stoppable, catalogue: Catalogue) -> bool:
 
 def main() -> None:
     """`python -m workers.role TITLE OPTIONS`: a fleet's process. The title is what `ps` and `pkill -f` find it by."""
+    starting.quick_end()
     options = replace(RoleOptions.from_json(sys.argv[-1]), url=os.environ.get("EVALBUS_URL") or None)
     logs.configure(role=options.role.value)
     try:

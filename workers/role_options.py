@@ -37,10 +37,16 @@ class RoleOptions:
     name: str | None = None
     slots: int | None = None
     artifacts: str | None = None
+    archive: str | None = None
+    """A planner's: the directory to which the history goes while the batch runs."""
+    segment: int | None = None
+    """Entries in one file there."""
     fetch_suite: bool = False
     """Take the suite from the batch's signed bundle."""
     durability: Durability = Durability.STANDARD
     """What is waited for before an answer counts."""
+    metrics: str | None = None
+    """Where Prometheus metrics are served: PORT or HOST:PORT."""
     check: bool = True
     """Look first whether the server is fit; a fleet's starter has done so already."""
 

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ class ScorerRole:
             try:
                 ended = await self._judge(lease, ref, served, granted, folder)
             finally:
-                if folder.exists():
+                if granted["artifact"] and folder.exists():  # nothing else is unpacked
                     with contextlib.suppress(OSError):  # litter, not a loss: the next epoch has a directory of its own
                         await asyncio.to_thread(discard, folder, self._work)
             if not ended.applied:
@@ -143,9 +144,13 @@ class ScorerRole:
             return await self._judges[served.judge].judge(bench, case, sealed.answer)
         try:
             async with asyncio.timeout(suite.scorer.timeout + _BACKSTOP):
-                return Judged(await self._scorers[suite.digest].score(case, sealed), served.judge)
+                score = await self._scorers[suite.digest].score(case, sealed)
         except TimeoutError:
             raise ScorerError(f"no verdict within {suite.scorer.timeout:g} s") from None
+        if score.kept is not None:
+            kept = await self._bus.put_blob(ref.batch, score.kept)
+            score = replace(score, value=json.dumps({"value": score.value, "verdict": kept}, ensure_ascii=False))
+        return Judged(score, served.judge)
 
     async def _events(self, ref: Ref, served: Served, granted: Mapping[str, Any]) -> Sequence[Event]:
         events = await self._bus.transcript(_origin(served), ref.run)

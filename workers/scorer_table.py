@@ -63,7 +63,9 @@ class ScorerTable(Table):
     table = "scorer"
 
     kind: Kind
+    """How it judges; which of the other fields are used follows from it."""
     timeout: Seconds = 60.0
+    """Wall time of judging one run; what takes longer has no score, unless `fail_on` has "timeout"."""
     ignore_case: Flag = False
     """exact, includes, regex; model: of the grade."""
     strip: Flag = True

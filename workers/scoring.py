@@ -25,17 +25,21 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from bus.errors import EvalbusError
 from workers.cases import Case
 from workers.commands import CommandError, Finished, fill, passed_on, run_limited
 from workers.comparing import Compare, TargetError, includes, is_exact, is_number, patterns_of
 from workers.suite import Suite, function_of
 from workers.trees import TreeError
-from workers.usercode import UserCodeError, call_guarded
+from workers.usercode import UserCodeError, call_guarded, describe
 from workers.workspace import copy_of_case, suite_environment
+
+if TYPE_CHECKING:
+    from workers.inspecting.scorer import InspectScorer
 
 __all__ = ["Score", "Scorer", "ScorerError", "Sealed", "make_scorer"]
 
@@ -56,6 +60,8 @@ class Score:
     bin: str
     value: str
     note: str = ""
+    kept: bytes | None = None
+    """What belongs to the verdict and is too long for its value, which then names it: kept as an artifact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,10 @@ class Scorer(Protocol):
 
 def make_scorer(suite: Suite) -> Scorer:
     """The suite's scorer. Raises `InputError` when its code does not import."""
+    if suite.place.task is not None:
+        from workers.inspecting.scorer import InspectScorer  # noqa: PLC0415 - an extra, and seconds to import
+
+        return _TaskScorer(suite, InspectScorer(suite.place.task))
     function = function_of(suite, "scorer")
     if function is not None:
         return _PythonScorer(suite, function)
@@ -221,6 +231,26 @@ async def _run(
 
 
 # --- functions --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskScorer:
+    """An Inspect task's."""
+
+    suite: Suite
+    inner: InspectScorer
+
+    async def score(self, case: Case, sealed: Sealed) -> Score:
+        try:
+            async with asyncio.timeout(self.suite.scorer.timeout):
+                passed, value, kept = await self.inner.score(case, sealed.answer)
+        except TimeoutError:
+            raise ScorerError(f"timed out after {self.suite.scorer.timeout:g} s") from None
+        except EvalbusError:
+            raise
+        except Exception as error:
+            raise ScorerError(describe(error)) from error
+        return replace(_verdict(self.suite, passed, value), kept=kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from workers.cases import Case
 from workers.commands import CommandError, fill, passed_on, run_limited
@@ -22,7 +22,10 @@ from workers.tables import SolverTable
 from workers.usercode import UserCodeError, call_guarded
 from workers.workspace import suite_environment
 
-__all__ = ["Solver", "SolverError", "SolverTimeoutError", "make_solver"]
+if TYPE_CHECKING:
+    from workers.inspecting.solver import InspectSolver
+
+__all__ = ["Closable", "Solver", "SolverError", "SolverTimeoutError", "make_solver"]
 
 
 _OF_THE_MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -44,10 +47,41 @@ class Solver(Protocol):
         """The answer. Raises `SolverError`; lets cancellation through."""
 
 
+@runtime_checkable
+class Closable(Protocol):
+    """A solver that has something open."""
+
+    async def aclose(self) -> None:
+        """Close it."""
+
+
 def make_solver(suite: Suite) -> Solver:
     """The suite's solver. Raises `InputError` when its code does not import."""
+    if suite.place.task is not None:
+        from workers.inspecting.solver import InspectSolver  # noqa: PLC0415 - an extra, and seconds to import
+
+        return _TaskSolver(InspectSolver(suite.place.task))
     function = function_of(suite, "solver")
     return _CommandSolver(suite, suite.solver) if function is None else _PythonSolver(function)
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskSolver:
+    """An Inspect task."""
+
+    inner: InspectSolver
+
+    async def solve(self, case: Case, run: Run) -> str:
+        from workers.inspecting.solver import SampleFailedError  # noqa: PLC0415
+
+        try:
+            return await self.inner.solve(case, run)
+        except SampleFailedError as error:
+            raise SolverError(str(error)) from error
+
+    async def aclose(self) -> None:
+        """End its eval."""
+        await self.inner.aclose()
 
 
 @dataclass(frozen=True, slots=True)

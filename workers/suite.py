@@ -29,6 +29,7 @@ from workers import usercode
 from workers.cases import Case, cases_from_tables, read_cases
 from workers.complaints import complain
 from workers.declaration import Place, Suite
+from workers.inspecting.target import file_of, is_target, plain, target_of
 from workers.judging.prompt import JudgePrompt
 from workers.model_table import ModelTable, Target
 from workers.redaction import hide_variable
@@ -77,16 +78,23 @@ NEVER_COUNTED: Final = (
 
 
 def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
-    """Read and check a suite: `path` is its directory, or the suite file itself. Raises `InputError`.
+    """Read and check a suite: `path` is its directory, the suite file itself, or an Inspect task. Raises `InputError`.
 
     `check_code` imports the solver, the scorer and the tools: the processes that will call them find out at the start.
     A planner, which never calls them, may leave it out.
     """
-    source = _find(Path(path))
+    source = _find(plain(path))
     root = source.parent.resolve()
-    declared = _read_toml(source) if source.suffix == ".toml" else _read_python(source, root)
+    declared = _read(source, root)
     for variable in declared.secret_variables:  # in each role, before any more of the suite's code runs in it
         hide_variable(variable)
+    task = None
+    if declared.inspect is not None:
+        from workers.inspecting.loading import IGNORED, load_task  # noqa: PLC0415 - for those who have a task
+
+        task = load_task(declared.inspect, source, root)
+        told = {"inspect": task.table, "declared_cases": task.cases, "trials": task.epochs}
+        declared = declared.model_copy(update={**told, "ignore": (*declared.ignore, *IGNORED)})
     files = _Files(source, root, (*NEVER_COUNTED, *declared.ignore))
     files.path("this file", source.name)
     cases = _load_cases(declared, files)
@@ -99,7 +107,7 @@ def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
         )
     by_id = {case.id: case for case in cases}
     digest = _digest(declared, cases, files)
-    suite = declared.at(Place(root, source, cases, digest, by_id, files.not_counted, *_targets(declared)))
+    suite = declared.at(Place(root, source, cases, digest, by_id, files.not_counted, *_targets(declared), task))
     if suite.quorum_runs > suite.intended:
         raise InputError(
             f"quorum: {suite.quorum_runs} is more than the number of runs, {suite.intended}",
@@ -109,6 +117,12 @@ def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
     if suite.workspace is not None:
         files.directories("workspace.template", suite.workspace.template, cases)
     files.directories("scorer.files", suite.scorer.files, cases)
+    if suite.gate.no_worse_than is not None:
+        from workers.gating.snapshot_file import frozen  # noqa: PLC0415 - for those who have one
+
+        baseline = files.file("gate.no_worse_than", suite.gate.no_worse_than)
+        frozen(baseline.read_bytes(), str(files.source.parent / suite.gate.no_worse_than))
+    _ = suite.gate_rules  # raises for a case that is not there
     if suite.scorer.prompt is not None:
         files.file("scorer.prompt", suite.scorer.prompt)
         if suite.scorer.system is not None and is_file_name(suite.scorer.system):
@@ -142,7 +156,7 @@ def _target(table: ModelTable | None) -> Target | None:
 def function_of(suite: Suite, table: Literal["solver", "scorer"]) -> Callable[..., object] | None:
     """The function that a table's `python` names; None when it names none. Raises `InputError`."""
     spec = suite.solver.python if table == "solver" else suite.scorer.python
-    if spec is None:
+    if spec is None or suite.inspect is not None:
         return None
     try:
         function = usercode.load_function(spec, suite.root)
@@ -162,7 +176,24 @@ def function_of(suite: Suite, table: Literal["solver", "scorer"]) -> Callable[..
 # --- the suite file ---------------------------------------------------------------------------------------
 
 
+def _read(source: Path, root: Path) -> Suite:
+    if is_target(source):
+        target = target_of(source)
+        name = {"name": target.task} if target.task else {}
+        table = {"task": f"{target.file.name}@{target.task}", **target.options}
+        try:
+            return Suite.model_validate({**name, "inspect": table})
+        except ValidationError as error:
+            found = complain(error)
+            raise InputError(found.problem, file=source, remedy=found.remedy) from None
+    return _read_toml(source) if source.suffix == ".toml" else _read_python(source, root)
+
+
 def _find(path: Path) -> Path:
+    if is_target(path):
+        if not file_of(path).is_file():
+            raise InputError("no such file", file=file_of(path))
+        return path
     if path.is_dir():
         found = [path / name for name in ("suite.toml", "suite.py") if (path / name).is_file()]
         if not found:

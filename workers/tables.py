@@ -98,6 +98,7 @@ class SolverTable(Table):
     table = "solver"
 
     python: Function | None = None
+    """An async function `(case, run)` that returns the answer."""
     command: Command | None = None
     """`{python}` `{suite}` `{workspace}` `{prompt_file}` `{id}` are replaced; its output answers."""
     stdin: Flag = True
@@ -130,10 +131,15 @@ class LimitsTable(Table):
     table = "limits"
 
     cpu: Seconds = 30.0
+    """Processor time of one process."""
     memory: Bytes = 10**9
+    """Addresses of one process."""
     processes: Count = 64
+    """So many more than at its start may its user have; the kernel does not hold root to it."""
     output: Bytes = 10**7
+    """Of standard output and of standard error; a command that writes more is killed."""
     file: Bytes = 10**8
+    """Size of a file that it writes."""
     open_files: Annotated[int, Field(strict=True, ge=16)] = 256
     """Descriptors of one process; an interpreter needs a few of its own."""
 
@@ -149,7 +155,9 @@ class JudgeTable(Table):
     table = "judge"
 
     policy: Literal["reject", "replay", "review"] = "reject"
+    """The run is a hole, is judged anew, or waits for a person."""
     replay_budget: Natural = 0
+    """replay: how often in a batch; then as reject."""
     review: Seconds = 86_400.0
     """How long a score under `review` waits for somebody; then its run is the hole `unreviewed`."""
 
@@ -171,12 +179,34 @@ class GateTable(Table):
     table = "gate"
 
     min_pass_rate: Share | None = None
+    """Of the scored runs, so large a share must pass."""
     max_holes: Natural | None = None
+    """So many runs may end without a score."""
+    max_cost: Tolerance | None = None
+    """In the currency of `price`."""
+    price: Tolerance | None = None
+    """What a million tokens cost, prompts and answers together."""
+    no_worse_than: Inside | None = None
+    """A baseline: a snapshot file in the suite's directory, as `evalbus gate BATCH --freeze FILE` writes it."""
+    margin: Share | None = None
+    """So much may the pass rate be below the baseline's; 0 when left out."""
+    confidence: Annotated[float, Field(strict=True, gt=0.5, lt=1)] | None = None
+    """None: the difference itself is compared; else its lower bound at this confidence."""
+    must_pass: tuple[Text, ...] = ()
+    """Cases of which every run must pass, beside those that are marked so where they stand."""
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> GateTable:
+        if self.max_cost is not None and self.price is None:
+            raise ValueError("max_cost needs a price: what a million tokens cost")
+        if self.no_worse_than is None and not (self.margin is None and self.confidence is None):
+            raise ValueError("margin and confidence are about a baseline: no_worse_than names it")
+        return self
 
     @property
-    def rules(self) -> dict[str, float | int]:
+    def rules(self) -> dict[str, float | int | str | list[str]]:
         """The rules that are set, by name."""
-        return self.model_dump(exclude_none=True)
+        return self.model_dump(mode="json", exclude_defaults=True)
 
 
 def check_placeholders(command: tuple[str, ...] | None, others: tuple[str, ...]) -> None:

@@ -34,7 +34,7 @@ from workers.model_table import other_model
 from workers.redaction import redacted
 from workers.run import Run, seed_of
 from workers.solver_time import SolverTime
-from workers.solving import Solver, SolverError, SolverTimeoutError, make_solver
+from workers.solving import Closable, Solver, SolverError, SolverTimeoutError, make_solver
 from workers.suite import Suite
 from workers.tools.serving import ToolsOf
 from workers.workspace import Packed, TreeError, Workspace, directory_of, discard, pack, prepare
@@ -122,7 +122,10 @@ class Worker:
             await self._drive(lease, served, conversation, time)
 
     async def aclose(self) -> None:
-        """Close the connections to endpoints."""
+        """Close the connections to endpoints, and what solvers have open."""
+        for solver in self._solvers.values():
+            if isinstance(solver, Closable):
+                await solver.aclose()
         for plane in self._planes.values():
             await plane.aclose()
 

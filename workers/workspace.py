@@ -162,7 +162,7 @@ def copy_of_case(suite: Suite, template: str, case: Case, into: Path, ignore: Se
 
 def directory_of(work: Path, batch: BatchId, run: RunId, gen: Gen) -> Path:
     """Where an attempt's workspace lies: `<work>/<batch>/<run>/<gen>`, names made fit for a file system."""
-    return work / _file_name(batch) / _file_name(run) / str(gen)
+    return work.joinpath(_file_name(batch), _file_name(run), str(gen))
 
 
 def make_directory(path: Path) -> None:
@@ -186,9 +186,12 @@ def discard(folder: Path, work: Path) -> None:
             return
 
 
+_is_file_name = re.compile(r"[A-Za-z0-9_#-][A-Za-z0-9._#-]{0,99}").fullmatch
+
+
 def _file_name(text: str) -> str:
     """A file name for any text: itself where it can be, else with a digest that keeps it apart from others."""
-    if re.fullmatch(r"[A-Za-z0-9_#-][A-Za-z0-9._#-]{0,99}", text):
+    if _is_file_name(text):
         return text
     plain = re.sub(r"[^A-Za-z0-9_#-]+", "_", text)[:60]
     return f"{plain}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"

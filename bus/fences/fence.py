@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Generic, TypeGuard, TypeVar
 
@@ -48,6 +48,8 @@ def is_text(value: object) -> TypeGuard[str]:
     """Text, not empty. Half of a surrogate pair, which JSON can spell, has no UTF-8 form and is no text."""
     if not isinstance(value, str) or not value:
         return False
+    if value.isascii():
+        return True
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -62,6 +64,28 @@ class Channel:
     link: Link
     keys: BatchKeys
     runtime: Runtime
+    _of_the_batch: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """The keys that all its commands name alike, once one has named any."""
+
+    def _places(self) -> Mapping[str, str]:
+        if not self._of_the_batch:
+            keys = self.keys
+            self._of_the_batch.update(
+                batch=keys.batch_row, leases=keys.leases, requests=keys.requests, planes=keys.planes,
+                undo_live=keys.undo(Plane.LIVE), undo_shadow=keys.undo(Plane.SHADOW), slots=keys.slots,
+                index=keys.index, dead=keys.dead, history=keys.history,
+            )  # fmt: skip
+        return self._of_the_batch
+
+    def _of_a_command(self, name: str, row: RunId, desk: str) -> str:
+        match name:
+            case "run":
+                return self.keys.run(row)
+            case "transcript":
+                return self.keys.transcript(row)
+            case "desk":
+                return self.keys.desk(desk)
+        raise ValueError(f"no key is called {name!r}")
 
     async def decide(
         self,
@@ -78,25 +102,11 @@ class Channel:
         target = script(name)
         run = args.get("run")
         row = RunId(run) if is_text(run) else NOBODY
-        keys = self.keys
-        places = {
-            "run": keys.run(row),
-            "transcript": keys.transcript(row),
-            "batch": keys.batch_row,
-            "desk": keys.desk(desk),
-            "leases": keys.leases,
-            "requests": keys.requests,
-            "planes": keys.planes,
-            "undo_live": keys.undo(Plane.LIVE),
-            "undo_shadow": keys.undo(Plane.SHADOW),
-            "slots": keys.slots,
-            "index": keys.index,
-            "dead": keys.dead,
-            "history": keys.history,
-        }
-        presented = {field: _as_presented(value) for field, value in args.items()}
-        envelope = encode({"plane": keys.plane.value, "batch": keys.batch, **presented})
-        return await self.link.run(target, {key: places[key] for key in target.keys}, {"envelope": envelope, **argv})
+        places = self._places()
+        named = {name: places.get(name) or self._of_a_command(name, row, desk) for name in target.keys}
+        presented = {name: _as_presented(value) for name, value in args.items()}
+        envelope = encode({"plane": self.keys.plane.value, "batch": self.keys.batch, **presented})
+        return await self.link.run(target, named, {"envelope": envelope, **argv})
 
 
 def _as_presented(value: object) -> object:

@@ -12,5 +12,9 @@ def state(read: Read) -> dict[str, object]:
     return {
         "in_flight": int(read.desk.get("in_flight", "0")),
         "live": sorted(step for row in read.runs.values() for step in family(row, "d.live:")),
-        "committed": {step: digest for row in read.runs.values() for step, digest in family(row, "d.what:").items()},
+        "committed": {
+            step: digest or row["h.digest"]
+            for row in read.runs.values()
+            for step, digest in family(row, "d.what:").items()
+        },
     }

@@ -23,9 +23,9 @@ def state(read: Read) -> dict[str, object]:
             if "j.digest" in read.runs[run]
         },
         "tombstones": {
-            run: list(range(int(row["j.first"]), int(row["j.epoch"])))
+            run: list(range(int(row.get("j.first", "1")), int(row["j.epoch"])))
             for run, row in read.runs.items()
-            if row.get("j.first") != row.get("j.epoch")
+            if row.get("j.first", "1") != row.get("j.epoch", "1")
         },
         "replays": int(read.batch.get("replays", "0")),
         "review": sorted(run for run, row in read.runs.items() if "j.review" in row),

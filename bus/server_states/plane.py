@@ -12,7 +12,7 @@ __all__ = ["state"]
 
 def state(read: Read) -> dict[str, object]:
     """See `bus.server_state`."""
-    rows = {key: body for row in read.runs.values() for key, body in family(row, "p.row:").items()}
+    rows = {key: body or row["t.head"] for row in read.runs.values() for key, body in family(row, "p.row:").items()}
     crossed: dict[str, list[str]] = {plane.value: [] for plane in Plane}
     for admission, key in _crossed(read):
         _, _, admitted = read.planes[f"a:{admission}"].partition(" ")

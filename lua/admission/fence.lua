@@ -3,7 +3,8 @@
 -- Desk row: bound, in_flight, generation, reclaim_ms
 --           l:<lease>  a lease that still holds a place: 'live|expired <gen> <expired since, ms> <step>'
 -- Run row:  d.live:<step>  the step's live lease       d.done:<step>  the lease that committed it
---           d.what:<step>  the digest it committed     d.past:<lease>  '<gen> <step>' of one that gave its place back
+--           d.what:<step>  the digest it committed; '' for that of its score, `h.digest`
+--           d.past:<lease>  '<gen> <step>' of one that gave its place back
 --#include "include/call.lua"
 local admission = {}
 
@@ -54,13 +55,20 @@ function admission.expire(desk, run, a, now)
   return commit({gen = int(desk, 'generation')})
 end
 
-function admission.apply(desk, run, a)
-  if run.data['d.done:' .. a.step] == a.lease and run.data['d.what:' .. a.step] == a.digest then return duplicate() end
+local function digest_of(run, step)
+  local digest = run.data['d.what:' .. step]
+  if digest == '' then return run.data['h.digest'] end
+  return digest
+end
+
+-- `kept`: as what the digest is kept; '' where the caller has compared it with that of the score.
+function admission.apply(desk, run, a, kept)
+  if run.data['d.done:' .. a.step] == a.lease and digest_of(run, a.step) == a.digest then return duplicate() end
   local entry = held(desk, a.lease)
   if not entry or entry.state ~= 'live' or entry.gen ~= a.gen then return reject('stale_gen') end
   if run.data['d.done:' .. entry.step] then return reject('step_committed') end
   put(run, 'd.done:' .. entry.step, a.lease)
-  put(run, 'd.what:' .. entry.step, a.digest)
+  put(run, 'd.what:' .. entry.step, kept or a.digest)
   return commit()
 end
 

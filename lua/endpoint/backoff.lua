@@ -10,5 +10,5 @@ if not pause then return bucket.malformed('endpoint.backoff') end
 local row = open_row(KEYS[1])
 local now = bucket.now(row)
 -- A shorter one that comes later does not end a longer one.
-put(row, 'pause', math.max(int(row, 'pause'), now + pause))
+put_time(row, 'pause', math.max(int(row, 'pause'), now + pause))
 return bucket.answer('endpoint.backoff', row, commit())

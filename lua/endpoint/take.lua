@@ -29,5 +29,5 @@ local first, step = now + wait, math.max(request, tokens)
 if step == 0 then step = BESIDE_NOTHING end
 local turn = math.max(int(row, 'turn') + step, first)
 if turn > first + SPREAD then turn = first end
-put(row, 'turn', turn)
+put_time(row, 'turn', turn)
 return bucket.answer('endpoint.take', row, replay('not_yet', {wait = turn - now}))

@@ -17,6 +17,9 @@ local function whole(text)
   return n and n >= 0 and n <= 9007199254740991 and n == math.floor(n) and n
 end
 
+-- To the µs.
+local function put_time(row, field, at) put(row, field, number_text(at)) end
+
 -- The row's time. A clock that was set back takes all times with it; else everyone would wait until it has caught up.
 function bucket.now(row)
   local time = redis.call('TIME')
@@ -24,10 +27,10 @@ function bucket.now(row)
   local back = int(row, 'at') - now
   if back > 0 then
     for _, field in ipairs(TIMES) do
-      if row.data[field] then put(row, field, math.max(int(row, field) - back, 0)) end
+      if row.data[field] then put_time(row, field, math.max(int(row, field) - back, 0)) end
     end
   end
-  put(row, 'at', now)
+  put_time(row, 'at', now)
   return now
 end
 
@@ -39,7 +42,7 @@ function bucket.wait(row, field, now, cost, depth)
 end
 
 function bucket.take(row, field, now, cost)
-  if cost > 0 then put(row, field, math.max(int(row, field), now) + cost) end
+  if cost > 0 then put_time(row, field, math.max(int(row, field), now) + cost) end
 end
 
 -- Writes the row, also when the take is refused: the clock was looked at, a turn given. Returns the reply.

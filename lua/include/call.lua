@@ -9,12 +9,15 @@
 -- `by` is `<fence>.<op>`. A part carries the arguments that the envelope does not hold under the same name.
 --#include "include/decision.lua"
 --#include "include/row.lua"
+--#include "include/shorthand.lua"
 local SCHEMA = 1
 local MAX_ENVELOPE = 65536 -- bytes: an envelope is identity, not payload
 local MAX_INT = 9007199254740991 -- 2^53 - 1: the largest whole number that Lua, JSON and msgpack all carry exactly
 
-local call = {name = nil, run = nil, history = nil, batch_key = nil, gone = false, parts = {}, kept = {}}
-local last = nil
+local call = {
+  name = nil, run = nil, history = nil, batch_key = nil, gone = false, parts = {}, kept = {}, env = nil,
+}
+local last_d, last_by, last_args = nil, nil, nil
 
 local function is_text(v) return type(v) == 'string' and v ~= '' end
 
@@ -23,15 +26,26 @@ local OPTIONAL = {['str?'] = 'str', ['bool?'] = 'bool', ['int?'] = 'int', ['int1
 local function fits(kind, v)
   if kind == 'str' then return is_text(v) end
   if kind == 'bool' then return type(v) == 'boolean' end
-  return type(v) == 'number' and v >= (kind == 'int1' and 1 or 0) and v <= MAX_INT and v == math.floor(v)
+  return type(v) == 'number' and v >= (kind == 'int1' and 1 or 0) and v <= MAX_INT and v % 1 == 0
 end
+
+local fields_of = {} -- of a table of kinds: its fields, in a list
 
 local function wrong(env, kinds)
   if env.schema ~= SCHEMA then return true end
-  for field, kind in pairs(kinds) do
-    local value = env[field]
+  local fields = fields_of[kinds]
+  if not fields then
+    fields = {}
+    for field in pairs(kinds) do fields[#fields + 1] = field end
+    fields_of[kinds] = fields
+  end
+  for i = 1, #fields do
+    local field = fields[i]
+    local value, kind = env[field], kinds[field]
     if value == nil then
       if not OPTIONAL[kind] then return true end
+    elseif type(value) == 'string' then
+      if value == '' or (kind ~= 'str' and kind ~= 'str?') then return true end
     elseif not fits(OPTIONAL[kind] or kind, value) then
       return true
     end
@@ -39,8 +53,14 @@ local function wrong(env, kinds)
   return false
 end
 
--- One entry a command: o its name, e the envelope as presented, p its parts, x… what else was presented when refused.
+-- One entry a command: s all of it, in its short form; or o its name, e the envelope as presented, p its parts, x… what
+-- else was presented when refused.
 local function record(parts, whole)
+  local short = call.env and not whole and shorthand(call.env, ARGV[1], call.history, opened[call.batch_key].data, parts)
+  if short then
+    server('XADD', call.history, '*', 's', short)
+    return
+  end
   local entry = {'XADD', call.history, '*', 'o', call.name, 'e', ARGV[1] or '', 'p', cmsgpack.pack(parts)}
   if whole then
     for i = 2, math.min(#ARGV, 128) do
@@ -85,9 +105,10 @@ local function note_refusal(d, by, args)
 end
 
 local function step(by, d, args)
-  last = {d = d, by = by, args = args}
-  call.parts[#call.parts + 1] = part(by, d, args)
-  return d.verb == 'commit' or d.verb == 'duplicate'
+  last_d, last_by, last_args = d, by, args
+  local parts, verb = call.parts, d.verb
+  parts[#parts + 1] = {by, verb, d.reason or '', args or NOTHING, d.answer}
+  return verb == 'commit' or verb == 'duplicate'
 end
 
 local function step_kept(by, d, args)
@@ -105,7 +126,7 @@ end
 
 -- With no argument: the last step's refusal is the command's.
 local function refused(d, by, args)
-  if not d then d, by, args = last.d, last.by, last.args end
+  if not d then d, by, args = last_d, last_by, last_args end
   by = by or call.name
   note_refusal(d, by, args)
   return reply(d, by)
@@ -127,10 +148,33 @@ end
 
 -- Whether there is such a batch, and whether it was read back from a file, to be looked at: its history ends where the
 -- file ends. A batch that was declared here is never taken for one: `create` writes `declared`, and an import never does.
+local OF_BATCH = {'status', 'imported', 'declared', 'server', 'lives', 'floor'}
 local function look_at(batch_key)
   if not batch_key then return false, false end
-  local batch = open_row(batch_key, {'status', 'imported', 'declared', 'server', 'floor'}).data
+  local batch = open_row(batch_key, OF_BATCH).data
   return batch.status, batch.imported and not batch.declared
+end
+
+-- What is packed there, or nothing.
+local function unpacked(packed)
+  local ok, rest, env = pcall(cmsgpack.unpack_one, packed) -- rest is -1 when nothing follows
+  if ok and rest == -1 and type(env) == 'table' and #packed <= MAX_ENVELOPE then return env end
+end
+
+local looked_into = {} -- envelopes that were unpacked before their command's turn
+
+local function envelope_in(packed)
+  local env = looked_into[packed]
+  if not env then return unpacked(packed) end
+  looked_into[packed] = nil -- a command may write into its own
+  return env
+end
+
+-- For `ahead`: a command's envelope, nothing of which is checked yet.
+local function envelope_ahead(packed)
+  local env = unpacked(packed)
+  if env then looked_into[packed] = env end
+  return env or NOTHING
 end
 
 -- Returns the envelope, or nothing and the reply.
@@ -140,15 +184,15 @@ end
 -- without a pipeline; there the row begins with it.) Nothing is recorded of an imported one either: that is an error, and
 -- no decision.
 local function begin(name, history, batch_key, kinds)
-  call.name, call.run, call.history, call.batch_key, call.parts, call.kept, last = name, nil, history, batch_key, {}, {}, nil
+  call.name, call.run, call.history, call.batch_key, call.parts, call.env = name, nil, history, batch_key, {}, nil
+  last_d, last_by, last_args = nil, nil, nil
+  if #call.kept > 0 then call.kept = {} end
   local there, imported = look_at(batch_key)
   call.gone = not batch_key or (name:sub(1, 4) == 'run.' and not there)
   if call.gone and batch_key and name ~= 'run.create' then return nil, reply(reject('no_batch'), name) end
   if imported then return nil, redis.error_reply('IMPORTED a batch of that name was imported to look at') end
-  local packed = ARGV[1] or ''
-  local ok, rest, env = pcall(cmsgpack.unpack_one, packed) -- rest is -1 when nothing follows
-  if not ok or rest ~= -1 or type(env) ~= 'table' or #packed > MAX_ENVELOPE or wrong(env, kinds) then
-    return nil, refused(reject('schema'))
-  end
+  local env = envelope_in(ARGV[1] or '')
+  if not env or wrong(env, kinds) then return nil, refused(reject('schema')) end
+  call.env = env
   return env
 end

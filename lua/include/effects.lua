@@ -10,59 +10,87 @@
 local effects = {touched = {}}
 local WAITING = {queued = true, executing = true, awaiting_ack = true} -- for somebody who is given its message
 
--- An intent and its undo: what becomes of the one may become of the other.
-local function both_of(id)
+-- Or may have: what is stuck had no inverse, or one that failed.
+local HAS_UNDO = {compensating = true, compensated = true, stuck = true}
+
+-- An intent and its undo, if it has one: what becomes of the one may become of the other.
+local function both_of(run, id)
   local undone = undone_by(id) or id
-  return {undone, undone .. UNDO}
+  if HAS_UNDO[state_of(run, undone)] then return undone, undone .. UNDO end
+  return undone
 end
 
--- What a step reads of one effect and its other half. A run may have many; those are left where they are.
-function effects.open_run(key, id)
-  local fields = {}
-  for _, one in ipairs(both_of(id)) do
-    for _, field in ipairs({'o.i:', 'o.t:', 'o.e:', 'o.n:', 'o.p:'}) do fields[#fields + 1] = field .. one end
+-- What a step reads of one effect, and `...`. A run may have many; those are left where they are. Of an undo, what it
+-- undoes too; the undo of an intent is read when there is one.
+function effects.open_run(key, id, ...)
+  local undone = undone_by(id)
+  local fields = {'state', 'conversation', 'o.i:' .. id, 'o.e:' .. id, ...}
+  if undone then
+    fields[#fields + 1] = 'o.i:' .. undone
+    fields[#fields + 1] = 'o.e:' .. undone
   end
-  return open_run(key, 'i.epoch', unpack(fields))
+  local run = open_row(key, {})
+  read_more(run, fields)
+  return run
 end
 
-local function is_open(at) return at ~= nil and (WAITING[at.state] or at.state == 'compensating') end
+function effects.plane_key(a, id) return a.plane .. ':' .. a.run .. ':' .. id end
 
+-- What a step reads of the pair and the key of one effect. The epoch is that of its name, unless its conversation was
+-- given up: then the fields are read when they are asked for.
+function effects.call_fields(a)
+  local epoch = tonumber(a.intent_id:match('~(%d+)%.%d+%.%d+$')) or 0
+  local fields = indoubt.fields({key = a.intent_id, epoch = epoch, lease_id = a.executor})
+  fields[#fields + 1] = 'p.row:' .. effects.plane_key(a, a.intent_id)
+  return unpack(fields)
+end
+
+-- What is known of an effect's plane, and the row.
+function effects.open_planes(key, a, admission)
+  local planes = open_row(key, plane.fields)
+  read_more(planes, {'a:' .. admission, 'k:' .. effects.plane_key(a, a.intent_id)})
+  return planes
+end
+
+local OPEN_STATES = {queued = true, executing = true, awaiting_ack = true, compensating = true}
+
+-- How many of the effect and its undo have not ended, and how many intents have ended stuck.
 function effects.census(run, id)
-  local found = {open = 0, stuck = 0}
-  for _, one in ipairs(both_of(id)) do
-    local at = intent(run, one)
-    if is_open(at) then found.open = found.open + 1 end
-    if at and at.state == 'stuck' and not undone_by(one) then found.stuck = found.stuck + 1 end
-  end
-  return found
+  local one, undo = both_of(run, id)
+  local state, open = state_of(run, one), 0
+  if OPEN_STATES[state] then open = 1 end
+  if undo and OPEN_STATES[state_of(run, undo)] then open = open + 1 end
+  return open, state == 'stuck' and 1 or 0
 end
 
--- The states have changed since `was`, the census before.
-function effects.follow(run, batch, id, was)
-  local is = effects.census(run, id)
-  if is.open ~= was.open then add(batch, 'effects_open', is.open - was.open) end
-  if is.stuck ~= was.stuck then add(batch, 'stuck', is.stuck - was.stuck) end
+-- The states have changed since the census was `open` and `stuck`.
+function effects.follow(run, batch, id, open, stuck)
+  local is_open, is_stuck = effects.census(run, id)
+  if is_open ~= open then add(batch, 'effects_open', is_open - open) end
+  if is_stuck ~= stuck then add(batch, 'stuck', is_stuck - stuck) end
   effects.touched[#effects.touched + 1] = id
+end
+
+local function follow_message(run, run_id, stream, id)
+  local entry, waits = run.data['o.e:' .. id], WAITING[state_of(run, id)]
+  if waits and not entry then
+    local tool = run.data['o.t:' .. id] -- what the reader looks for a slot of; the claim tells it again
+    put(run, 'o.e:' .. id, redis.call('XADD', stream, '*', 'run', run_id, 'intent', id, 'tool', tool))
+  elseif entry and not waits then
+    acknowledge(stream, 'worker', entry)
+    drop(run, 'o.e:' .. id)
+  end
 end
 
 -- A message for each effect that waits, none for one that does not. Beside the writes of the row.
 function effects.write(run, run_id, stream)
   for _, id in ipairs(effects.touched) do
-    for _, one in ipairs(both_of(id)) do
-      local at, entry = intent(run, one), run.data['o.e:' .. one]
-      local waits = at and WAITING[at.state]
-      if waits and not entry then
-        put(run, 'o.e:' .. one, redis.call('XADD', stream, '*', 'run', run_id, 'intent', one))
-      elseif entry and not waits then
-        acknowledge(stream, 'worker', entry)
-        drop(run, 'o.e:' .. one)
-      end
-    end
+    local one, undo = both_of(run, id)
+    follow_message(run, run_id, stream, one)
+    if undo then follow_message(run, run_id, stream, undo) end
   end
   effects.touched = {} -- the call's next command has its own
 end
-
-function effects.plane_key(a, id) return table.concat({a.plane, ':', a.run, ':', id}) end
 
 -- An effect of an ended run is not begun any more; a sealed one has joined all it had.
 local function is_over(run) return run.data.state ~= 'running' and run.data.state ~= 'queued' end
@@ -70,14 +98,14 @@ local function is_over(run) return run.data.state ~= 'running' and run.data.stat
 -- What never left ends as failed: nothing was done, and `why` is its observation. Whoever gives it up does so as its
 -- executor: fence 2 knows no other way. False when it refuses.
 function effects.give_up(run, batch, id, executor, why)
-  local was, at = effects.census(run, id), intent(run, id)
+  local at, open, stuck = intent(run, id), effects.census(run, id)
   local whole = {intent_id = id}
   if at.state == 'executing' then step('outbox.recover', outbox.recover(run, batch, whole), whole) end
   local claim = {intent_id = id, gen = at.gen, executor = executor}
   if not step('outbox.claim', outbox.claim(run, claim), claim) then return false end
   local outcome = {intent_id = id, gen = at.gen, executor = executor, ok = false, observation = why}
   if not step('outbox.complete', outbox.complete(run, outcome), outcome) then return false end
-  effects.follow(run, batch, id, was)
+  effects.follow(run, batch, id, open, stuck)
   return true
 end
 
@@ -88,7 +116,7 @@ end
 
 -- A call left, and nobody has said what became of it. 2 and 3 began its bound together, and end it together.
 function effects.recover(run, batch, planes, a, now)
-  local was, id = effects.census(run, a.intent_id), a.intent_id
+  local id, open, stuck = a.intent_id, effects.census(run, a.intent_id)
   local d = outbox.recover(run, batch, {intent_id = id}, now)
   step('outbox.recover', d, {intent_id = id})
   if d.verb == 'in_doubt' then return d end
@@ -98,6 +126,6 @@ function effects.recover(run, batch, planes, a, now)
   end
   effects.leave_plane(run, planes, id)
   if d.verb == 'reject' then add(batch, 'refused:' .. d.reason, 1) end
-  effects.follow(run, batch, id, was)
+  effects.follow(run, batch, id, open, stuck)
   return d
 end

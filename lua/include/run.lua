@@ -94,10 +94,43 @@ local function acknowledge(stream, group, entry)
   end
 end
 
+local known_owner = {} -- by entry, of this call's stream: the consumer that has it, as far as `owners_ahead` saw
+
 -- The pending list says to whom an entry was given last. A worker that was slow reads it here, not in its memory.
 local function owns(stream, group, entry, consumer)
   if acknowledged[stream] and acknowledged[stream].are[entry] then return false end
+  if known_owner[entry] == consumer then return true end
   return #in_group('XPENDING', stream, group, entry, entry, 1, consumer) == 1
+end
+
+-- For `ahead`: entries that a consumer read together stand together in its pending list. Only a command of this call
+-- takes one off it, and `acknowledged` knows that one; who is not found here is asked for by itself.
+local function owners_ahead(stream, group, envelopes)
+  local first, last = envelopes[1], envelopes[#envelopes]
+  local most = 2 * #envelopes + 16
+  local found = in_group('XPENDING', stream, group, first.entry, last.entry, most, first.consumer)
+  for i = 1, #found do known_owner[found[i][1]] = first.consumer end
+end
+
+-- Likewise: of a hash that all of them share, the fields that they will ask for.
+local function fields_ahead(key, fields)
+  local row = opened[key]
+  if row then read_more(row, fields) else open_row(key, fields) end
+end
+
+local function envelopes_of(packed)
+  local found = {}
+  for i = 1, #packed do found[i] = envelope_ahead(packed[i]) end
+  return found
+end
+
+local function values_of(envelopes, field)
+  local found = {}
+  for i = 1, #envelopes do
+    local value = envelopes[i][field]
+    if is_text(value) then found[#found + 1] = value end
+  end
+  return found
 end
 
 local function emit(stream, run_id) return redis.call('XADD', stream, '*', 'run', run_id) end
@@ -278,12 +311,12 @@ local function fence_holder(run, batch, run_id)
 end
 
 -- The key of a run's result, on the plane that the command is for.
-local function result_key(a, run_id) return table.concat({a.plane, ':', run_id or a.run, ':result'}) end
+local function result_key(a, run_id) return a.plane .. ':' .. (run_id or a.run) .. ':result' end
 
 -- A run gives its admission and its place at the desk of runs back exactly once, when it ends.
 local function leave_desk(run, desk, planes_key)
   local admitted = {admission = run.data.place}
-  local planes = open_row(planes_key, {'a:' .. run.data.place, 'in_flight'})
+  local planes = opened[planes_key] or open_row(planes_key, {'a:' .. run.data.place, 'in_flight'})
   step('plane.release', plane.release(planes, admitted), admitted)
   local args = {step = call.run, lease = run.data.place}
   return step('admission.release', admission.release(desk, run, args), args)

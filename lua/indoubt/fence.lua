@@ -9,10 +9,10 @@
 --#include "include/call.lua"
 local indoubt = {}
 
-local function pair_field(a) return table.concat({'i.p:', number_text(a.epoch), ':', a.key}) end
-local function result_field(a) return table.concat({'i.r:', number_text(a.epoch), ':', a.key}) end
+local function pair_field(a) return 'i.p:' .. number_text(a.epoch) .. ':' .. a.key end
+local function result_field(a) return 'i.r:' .. number_text(a.epoch) .. ':' .. a.key end
 local function lease_field(a, lease_id)
-  return table.concat({'i.l:', number_text(a.epoch), ':', number_text(#a.key), ':', a.key, ':', lease_id})
+  return 'i.l:' .. number_text(a.epoch) .. ':' .. number_text(#a.key) .. ':' .. a.key .. ':' .. lease_id
 end
 
 -- The fields of one call. All others of the run's row are left where they are.
@@ -33,7 +33,8 @@ end
 
 -- `write` is `put`, or `keep` for what a refusal changes too.
 local function store(write, run, a, at)
-  write(run, pair_field(a), table.concat({at.outcome, number_text(at.since), number_text(at.ttl), at.lease_id}, ' '))
+  local text = at.outcome .. ' ' .. number_text(at.since) .. ' ' .. number_text(at.ttl) .. ' ' .. at.lease_id
+  write(run, pair_field(a), text)
 end
 
 local function is_decided(at) return at.outcome ~= 'none' and at.outcome ~= 'prepared' end

@@ -47,6 +47,15 @@ function join.window(run, case)
   return at and run.data['f.w:' .. at.n] or nil
 end
 
+-- What joining these attempts reads of the case.
+function join.attempt_fields(run, case, attempts)
+  local at = find(run, case)
+  if not at then return {} end
+  local fields = {'f.w:' .. at.n}
+  for i, attempt in ipairs(attempts) do fields[i + 1] = 'f.a:' .. at.n .. ':' .. attempt end
+  return fields
+end
+
 -- The tokens that a case's window held when it opened.
 function join.cost(run, case) return find(run, case).cost end
 

@@ -1,8 +1,8 @@
 -- judge: the checks and changes of fence 6.
 --
--- Run row:   j.candidate, j.judge, j.epoch  the bind token    j.first  its first epoch; those since then but the
---            present one are tombstones     j.digest  the committed score    j.replayed  last epoch counted as replay
---            j.review  '1' while a person is asked
+-- Run row:   j.candidate, j.judge, j.epoch  the bind token    j.first  its first epoch, unless that is 1; those
+--            since then but the present one are tombstones     j.digest  the committed score
+--            j.replayed  last epoch counted as replay    j.review  '1' while a person is asked
 -- Batch row: judge_policy, replay_budget, replays
 --#include "include/call.lua"
 local judge = {}
@@ -18,7 +18,7 @@ function judge.mint(run, a)
   put(run, 'j.candidate', a.candidate)
   put(run, 'j.judge', a.judge)
   put(run, 'j.epoch', a.epoch)
-  put(run, 'j.first', a.epoch)
+  if a.epoch ~= 1 then put(run, 'j.first', a.epoch) end
   return commit(token(run))
 end
 

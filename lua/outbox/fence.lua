@@ -18,7 +18,10 @@ end
 -- The fields of one intent. All others of the run's row are left where they are: a run may have many intents.
 function outbox.fields(id) return {'o.i:' .. id, 'o.t:' .. id, 'o.a:' .. (undone_by(id) or id), 'o.r:' .. id} end
 
-local function claimed_by(id, executor) return table.concat({'o.x:', number_text(#id), ':', id, ':', executor}) end
+local function claimed_by(id, executor) return 'o.x:' .. number_text(#id) .. ':' .. id .. ':' .. executor end
+
+-- What is most often asked of an intent: its state, nil when there is none.
+local function state_of(run, id) return (run.data['o.i:' .. id] or ''):match('^[%a_]+') end
 
 local function intent(run, id)
   local state, gen, since, executor = (run.data['o.i:' .. id] or ''):match('^([%a_]+) (%d+) (%d+) (.*)$')
@@ -27,7 +30,8 @@ end
 
 -- `write` is `put`, or `keep` for what a refusal changes too.
 local function store(write, run, at)
-  write(run, 'o.i:' .. at.id, table.concat({at.state, number_text(at.gen), number_text(at.since), at.executor}, ' '))
+  local text = at.state .. ' ' .. number_text(at.gen) .. ' ' .. number_text(at.since) .. ' ' .. at.executor
+  write(run, 'o.i:' .. at.id, text)
 end
 
 -- What becomes of an undo becomes of the intent that it undoes.
@@ -65,7 +69,7 @@ function outbox.put(run, a)
   store(put, run, at)
   put(run, 'o.t:' .. at.id, a.tool)
   put(run, 'o.a:' .. at.id, a.args)
-  return commit(stored(run, at))
+  return commit({gen = at.gen, state = at.state, tool = a.tool, args = a.args}) -- `stored`, before there is anything else
 end
 
 function outbox.claim(run, a)

@@ -3,7 +3,8 @@
 -- Planes row: in_flight      shadow admissions that are not released yet
 --             a:<admission>  '<held|released> <key>', for every admission ever granted: a late writer is told by it
 --             k:<key>        the admission that is in flight for the key
--- Run row:    p.row:<key>    the body that was written      p.undo:<key>  '1' once its inverse is queued
+-- Run row:    p.row:<key>    the body that was written; '' for the head, `t.head`, of a sealed run
+--             p.undo:<key>   '1' once its inverse is queued
 -- Batch row:  capacity       shadow admissions held at once, at most
 -- undo streams, one a plane: an entry for each inverse, with the key and the admission that asked for it
 --
@@ -53,14 +54,15 @@ local function crosses(known, a)
   if a.plane ~= known.plane then return reject('plane_header') end
 end
 
-function plane.write(planes, run, a)
+-- `kept`: as what the body is kept; '' where it is the head that the caller seals.
+function plane.write(planes, run, a, kept)
   local known = granted(planes, a.admission)
   if not known then return reject('not_admitted') end
   local crossed = crosses(known, a)
   if crossed then return crossed end
   if known.state ~= 'held' or known.key ~= a.key then return reject('not_admitted') end
   if run.data['p.row:' .. a.key] then return reject('duplicate_key') end
-  put(run, 'p.row:' .. a.key, a.body)
+  put(run, 'p.row:' .. a.key, kept or a.body)
   return commit()
 end
 

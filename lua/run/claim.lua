@@ -16,12 +16,22 @@ RETURNS  commit <gen attempts conversation turning head length unresolved window
          | reject schema no_batch server_changed lease_reused not_owner ended duplicate_entry sealed poison retries_exhausted after_close unknown_run abandoned already_scored stale_epoch unknown_index command_reused
 ]]
 --#include "include/run.lua"
-local a, malformed = begin('run.claim', KEYS[10], KEYS[2], {
-  server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str',
-})
+local KINDS = {server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str'}
+local OF_RUN = {
+  'state', 'lease', 'conversation', 'turning', 't.gen', 't.lease', 't.head', 't.len', 't.sealed', 'entry', 'attempts',
+  'calls', 'windows', 't.opens',
+}
+
+local function ahead(packed)
+  local envelopes = envelopes_of(packed)
+  fields_ahead(KEYS[3], values_of(envelopes, 'lease_id'))
+  owners_ahead(KEYS[8], 'worker', envelopes)
+end
+--#each
+local a, malformed = begin('run.claim', KEYS[10], KEYS[2], KINDS)
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run = open_run(KEYS[1], 'entry', 'attempts', 'calls', 'windows', 't.opens')
+local run = open_row(KEYS[1], OF_RUN)
 local batch = open_batch(KEYS[2], 'max_deliveries', 'compute_retries', 'heartbeat_ms', 'n:queued', 'n:running')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})
@@ -81,7 +91,7 @@ settle(run, batch, 'model', KEYS[5])
 local voided = run.data['t.lease'] and int(run, 't.gen') <= floor
 if batch.data.compute_retries then
   -- Fence 7 enters the lease id into the map, under its own name for the run.
-  local of_4 = completion.lease(run, batch, {data = {}, changed = {}}, a, floor)
+  local of_4 = completion.lease(run, batch, {data = {}, own = true, list = {}, length = 0}, a, floor)
   if not step('completion.lease', of_4) then
     if of_4.reason ~= 'retries_exhausted' then return refused() end
     redis.call('HINCRBY', KEYS[2], 'refused:retries_exhausted', 1)

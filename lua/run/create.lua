@@ -53,7 +53,11 @@ end
 if (a.compute_retries or a.judge_slots) and not a.budget then put(batch, 'budget', MAX_INT) end
 if a.plane == 'shadow' and not a.capacity then put(batch, 'capacity', a.bound) end
 if not a.schemas then put(batch, 'schemas', '["bin/1"]') end
-if a.server then put(batch, 'server', a.server) end
+if a.server then
+  put(batch, 'server', a.server)
+  put(batch, 'lives', 1)
+  put(batch, 'life:1', a.server)
+end
 put(batch, 'status', 'open')
 put(batch, 'cursor', 0)
 for _, bin in ipairs(bins) do put(batch, 'bin:' .. bin, 0) end

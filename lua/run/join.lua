@@ -30,7 +30,9 @@ for i = 1, a.intents do
   if not is_text(ARGV[2 + i]) then return refused(reject('schema')) end
   fields[i] = 'o.i:' .. ARGV[2 + i]
 end
-local run = open_run(KEYS[1], 't.i:' .. number_text(a.seq), 'f.c:' .. a.step, 'windows', unpack(fields))
+local run = open_run(
+  KEYS[1], 't.i:' .. number_text(a.seq), 't.opens', 'f.c:' .. a.step, 'windows', unpack(fields)
+)
 local batch = open_batch(KEYS[2], 'clock', 'budget', 'window_tokens', 'heartbeat_ms')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local refusal = not_holder(run, batch, KEYS[3], a)
@@ -53,12 +55,14 @@ for i = 1, a.intents do
   if not ended[i] then return refused(reject('unknown_intent')) end
 end
 for _, at in ipairs(ended) do
-  if is_open(at) then return refused(in_doubt('in_flight')) end
+  if OPEN_STATES[at.state] then return refused(in_doubt('in_flight')) end
 end
 for _, at in ipairs(ended) do
   if at.state == 'stuck' then return refused(reject('stuck')) end
 end
 if not join_receipts(run, batch, a, 3 + a.intents) then return refused() end
+
+read_more(run, join.attempt_fields(run, a.step, {unpack(ARGV, 3, 2 + a.intents)}))
 
 -- What a tool spent is what it says itself; a window that holds no tokens has none to spend.
 local function tokens_of(at)

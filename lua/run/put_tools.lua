@@ -29,9 +29,11 @@ for i = 1, a.intents do
   if not mine or named[id] or not is_text(tool) or not outbox.is_object(args) then return refused(reject('schema')) end
   named[id], ids[i] = true, id
   jobs[i] = {intent_id = id, gen = a.gen, tool = tool, args = args}
-  for _, field in ipairs({'o.i:', 'o.t:', 'o.a:'}) do fields[#fields + 1] = field .. id end
+  for _, field in ipairs({'o.i:', 'o.t:', 'o.a:', 'o.e:'}) do fields[#fields + 1] = field .. id end
 end
-local run = open_run(KEYS[1], 'f.n', 'f.c:' .. a.step, unpack(fields))
+local run = open_run(
+  KEYS[1], 'f.n', 'f.c:' .. a.step, 't.i:' .. number_text(a.seq), 't.opens', 'windows', unpack(fields)
+)
 local batch = open_batch(KEYS[2], 'budget', 'window_tokens', 'effects_open')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local refusal = not_holder(run, batch, KEYS[3], a)
@@ -39,7 +41,7 @@ if refusal then return refused(refusal) end
 if run.data.turning then return refused(reject('turning')) end
 local function states()
   local found = {}
-  for i, id in ipairs(ids) do found[i] = intent(run, id).state end
+  for i, id in ipairs(ids) do found[i] = state_of(run, id) end
   return {states = found}
 end
 local function put_job(job)
@@ -62,9 +64,9 @@ end
 local window = {case = a.step, window = a.window, window_cost = a.window_cost, expected = cjson.encode(ids)}
 if not step('join.admit', join.admit(run, batch, window), {case = a.step, expected = ids}) then return refused() end
 for _, job in ipairs(jobs) do
-  local was = effects.census(run, job.intent_id)
+  local open, stuck = effects.census(run, job.intent_id)
   if not put_job(job) then return refused() end
-  effects.follow(run, batch, job.intent_id, was)
+  effects.follow(run, batch, job.intent_id, open, stuck)
 end
 note_window(run, a.step)
 

@@ -18,4 +18,8 @@ if batch.data.server == a.server then return again(duplicate({floor = floor_of(b
 -- A clock that was set back meanwhile costs nothing: the random ids are compared too.
 put(batch, 'floor', math.max(floor_of(batch) + 1, now_ms(batch)))
 put(batch, 'server', a.server)
+if batch.data.lives then -- the history names each by its number
+  add(batch, 'lives', 1)
+  put(batch, 'life:' .. batch.data.lives, a.server)
+end
 return done(commit({floor = floor_of(batch)}))

@@ -18,24 +18,44 @@ RETURNS  commit | duplicate
 ]]
 --#include "include/run.lua"
 local SCHEMA_OF_BINS = 'bin/1' -- what a verdict on a tree is here: the name of a bin
-local a, malformed = begin('run.score', KEYS[10], KEYS[2], {
+local KINDS = {
   server = 'str?', run = 'str', lease_id = 'str', gen = 'int1', head = 'str', tree_hash = 'str?',
   observed_candidate = 'str?', observed_judge = 'str?', judge_epoch = 'int1', score_digest = 'str', bin = 'str',
   value = 'str', detail = 'str?',
-})
+}
+
+local function open(key, a)
+  return open_row(key, {
+    'state', 'entry', 'place', 'tree', 'calls', 's.lease', 'end:' .. a.lease_id, 'h.epoch', 'h.digest', 'h.bin', 'h.why',
+    'j.candidate', 'j.judge', 'j.epoch', 'j.digest', 'j.review', 'd.live:' .. a.run, 'd.done:' .. a.run,
+  })
+end
+
+local function ahead(packed, runs)
+  local leases, admissions = {'bound', 'in_flight', 'generation', 'reclaim_ms'}, {'in_flight'}
+  for i = 1, #packed do
+    local place = open(runs[i], envelope_ahead(packed[i])).data.place
+    if place then
+      leases[#leases + 1], admissions[#admissions + 1] = 'l:' .. place, 'a:' .. place
+    end
+  end
+  fields_ahead(KEYS[3], leases)
+  fields_ahead(KEYS[6], admissions)
+end
+--#each
+local a, malformed = begin('run.score', KEYS[10], KEYS[2], KINDS)
 if not a then return malformed end
-local run = open_row(KEYS[1], {
-  'state', 'entry', 'place', 'tree', 'calls', 's.lease', 'end:' .. a.lease_id, 'h.epoch', 'h.digest', 'h.bin', 'h.why',
-  'j.candidate', 'j.judge', 'j.epoch', 'j.digest', 'j.review', 'd.live:' .. a.run, 'd.done:' .. a.run,
-})
+local run = opened[KEYS[1]] or open(KEYS[1], a)
 local batch = open_batch(KEYS[2], 'replays', 'fenced', 'accepted', 'n:scoring', 'n:scored', 'bin:' .. a.bin)
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 if ended_by(run, 'score', a.lease_id) then return again(duplicate()) end
 if not scorer_is_live(run, a, floor_of(batch)) then return refused(reject('stale_lease')) end
-local desk = open_desk(KEYS[3], 'l:' .. run.data.place)
+local desk = opened[KEYS[3]] or open_desk(KEYS[3], 'l:' .. run.data.place)
 settle(run, batch, 'judge', KEYS[5])
-local signed = {epoch = a.judge_epoch}
-for _, field in ipairs({'observed_candidate', 'observed_judge', 'score_digest'}) do signed[field] = a[field] end
+local signed = {
+  epoch = a.judge_epoch, observed_candidate = a.observed_candidate, observed_judge = a.observed_judge,
+  score_digest = a.score_digest,
+}
 local named = a.observed_candidate and a.observed_judge
 local d = named and judge.commit(run, batch, signed) or reject('unbound')
 local granted = step('judge.commit', d, {epoch = a.judge_epoch})
@@ -73,7 +93,7 @@ local scored = histogram.score(run, batch, {run = a.run, digest = a.head, epoch 
 if not step('histogram.score', scored, row) then return refused() end
 local place = {step = a.run, lease = run.data.place, digest = a.head}
 place.gen = held(desk, place.lease) and held(desk, place.lease).gen or 0
-if not step('admission.apply', admission.apply(desk, run, place), place) then return refused() end
+if not step('admission.apply', admission.apply(desk, run, place, ''), place) then return refused() end
 call.run = a.run
 if not leave_desk(run, desk, KEYS[6]) then return refused() end
 

@@ -15,15 +15,22 @@ RETURNS  commit <epoch attempts head tree_hash artifact candidate judge judge_ep
          | reject schema no_batch server_changed lease_reused not_owner ended duplicate_entry judge_failed after_close unknown_run epoch_not_newer already_scored abandoned digest_mismatch backpressure stale_epoch
 ]]
 --#include "include/run.lua"
-local a, malformed = begin('run.score_claim', KEYS[10], KEYS[2], {
-  server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str',
-})
-if not a then return malformed end
-if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run = open_row(KEYS[1], {
+local KINDS = {server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str'}
+local OF_RUN = {
   'state', 'entry', 's.lease', 's.attempts', 'h.epoch', 'h.digest', 'h.bin', 'h.why', 't.head', 'tree', 'artifact', 'calls',
   'j.candidate', 'j.judge', 'j.epoch',
-})
+}
+
+local function ahead(packed)
+  local envelopes = envelopes_of(packed)
+  fields_ahead(KEYS[3], values_of(envelopes, 'lease_id'))
+  owners_ahead(KEYS[8], 'scorer', envelopes)
+end
+--#each
+local a, malformed = begin('run.score_claim', KEYS[10], KEYS[2], KINDS)
+if not a then return malformed end
+if not is_entry_id(a.entry) then return refused(reject('schema')) end
+local run = open_row(KEYS[1], OF_RUN)
 local batch = open_batch(KEYS[2], 'max_deliveries', 'max_in_flight', 'fenced', 'heartbeat_ms', 'n:sealed', 'n:scoring')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})

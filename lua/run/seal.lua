@@ -16,13 +16,28 @@ RETURNS  commit <head> | duplicate <head>
          | in_doubt in_flight unresolved_intent
 ]]
 --#include "include/run.lua"
-local a, malformed = begin('run.seal', KEYS[9], KEYS[2], {
+local KINDS = {
   server = 'str?', plane = 'str', run = 'str', lease_id = 'str', gen = 'int1', conversation = 'int', parent = 'str',
   seq = 'int1', head = 'str', tree_hash = 'str?', artifact = 'str?',
-})
+}
+
+local function open(key, a)
+  return open_run(key, 'entry', 'place', 'calls', 'windows', 't.opens', 't.i:' .. number_text(a.seq),
+    'end:' .. a.lease_id, 'p.row:' .. result_key(a))
+end
+
+local function ahead(packed, runs)
+  local admissions = {}
+  for i = 1, #packed do
+    local place = open(runs[i], envelope_ahead(packed[i])).data.place
+    if place then admissions[#admissions + 1] = 'a:' .. place end
+  end
+  fields_ahead(KEYS[4], admissions)
+end
+--#each
+local a, malformed = begin('run.seal', KEYS[9], KEYS[2], KINDS)
 if not a then return malformed end
-local run = open_run(KEYS[1], 'entry', 'place', 'calls', 'windows', 't.opens', 't.i:' .. number_text(a.seq),
-  'end:' .. a.lease_id, 'p.row:' .. result_key(a))
+local run = opened[KEYS[1]] or open(KEYS[1], a)
 local batch = open_batch(KEYS[2], 'heartbeat_ms', 'n:running', 'n:sealed')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 a.payload = ARGV[2]
@@ -48,9 +63,9 @@ if a.tree_hash then
   local tree = {step = a.run, gen = a.gen, tree_hash = a.tree_hash}
   if not step('workspace.record', workspace.record(run, tree), {step = a.run}) then return refused() end
 end
-local planes = open_row(KEYS[4], {'a:' .. run.data.place})
+local planes = opened[KEYS[4]] or open_row(KEYS[4], {'a:' .. run.data.place})
 local result = {admission = run.data.place, key = result_key(a), plane = a.plane, body = a.head}
-local written = plane.write(planes, run, result)
+local written = plane.write(planes, run, result, '')
 if not step('plane.write', written, {admission = result.admission, key = result.key, body = a.head}) then
   return refused()
 end

@@ -17,10 +17,12 @@ local a, malformed = begin('run.tool_claim', KEYS[5], KEYS[2], {
 })
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run = effects.open_run(KEYS[1], a.intent_id)
+local id = a.intent_id
+local run = effects.open_run(
+  KEYS[1], id, 'o.t:' .. id, 'o.n:' .. id, 'o.a:' .. (undone_by(id) or id), claimed_by(id, a.executor)
+)
 local batch = open_batch(KEYS[2], 'clock', 'ack_bound_ms', 'inverses', 'max_deliveries', 'effects_open')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
-local id = a.intent_id
 local at = intent(run, id)
 local function licence()
   local known = job(run, id)

@@ -23,29 +23,30 @@ if not a then return malformed end
 a.observation = ARGV[2]
 if not is_text(a.observation) then return refused(reject('schema')) end
 local id = a.intent_id
-local run = effects.open_run(KEYS[1], id)
+local run = effects.open_run(KEYS[1], id, 'o.p:' .. id, effects.call_fields(a))
 local batch = open_batch(KEYS[2], 'clock', 'effects_open')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
-local was, at = effects.census(run, id), intent(run, id)
+local at, open, stuck = intent(run, id), effects.census(run, id)
 local d = outbox.complete(run, a)
 if d.verb == 'duplicate' then return again(d) end
 if not step('outbox.complete', d, {observation = a.observation}) then return refused() end
 -- What never left has neither pair nor admission; a success of what never left is found out here.
 if at.state == 'awaiting_ack' or a.ok then
+  local admission = run.data['o.p:' .. id] or a.executor
+  local planes = effects.open_planes(KEYS[5], a, admission)
   if not undone_by(id) then
     local pair = {lease_id = a.executor, key = id, epoch = int(run, 'conversation'), result = a.digest}
     local slots = open_row(KEYS[4], {indoubt.slot_of(run, pair)})
     if not step('indoubt.bind', indoubt.bind(run, slots, pair, now_ms(batch)), pair) then return refused() end
   end
-  local planes = open_row(KEYS[5], plane.fields)
   if a.ok then
-    local body = {admission = run.data['o.p:' .. id] or a.executor, key = effects.plane_key(a, id), body = a.digest}
+    local body = {admission = admission, key = effects.plane_key(a, id), body = a.digest}
     body.plane = a.plane
     if not step('plane.write', plane.write(planes, run, body), body) then return refused() end
   end
   if not effects.leave_plane(run, planes, id) then return refused() end
 end
-effects.follow(run, batch, id, was)
+effects.follow(run, batch, id, open, stuck)
 
 -- writes
 effects.write(run, a.run, KEYS[3])

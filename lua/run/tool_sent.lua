@@ -19,7 +19,7 @@ local a, malformed = begin('run.tool_sent', KEYS[5], KEYS[2], {
 if not a then return malformed end
 local id = a.intent_id
 if not a.slot and not undone_by(id) then return refused(reject('schema')) end
-local run = effects.open_run(KEYS[1], id)
+local run = effects.open_run(KEYS[1], id, effects.call_fields(a))
 local batch = open_batch(KEYS[2], 'clock', 'ack_bound_ms', 'capacity')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 -- A batch that declares no bound gives nobody the right to call silence over.
@@ -28,7 +28,7 @@ local sent = outbox.sent(run, a, now)
 if sent.verb == 'duplicate' then return again(duplicate({bound_ms = bound})) end
 if is_over(run) and not undone_by(id) then return refused(reject('ended')) end
 if not step('outbox.sent', sent) then return refused() end
-local planes, key = open_row(KEYS[4], plane.fields), effects.plane_key(a, id)
+local planes, key = effects.open_planes(KEYS[4], a, a.executor), effects.plane_key(a, id)
 local admission = planes.data['k:' .. key] -- one that is in flight for the key already is taken over
 if not admission then
   admission = a.executor

@@ -56,11 +56,11 @@ end)
 
 local planes, undos, changed, waits = open_row(KEYS[6], plane.fields), {}, 0, false
 local function revoke(id)
-  local was, named = effects.census(run, id), {intent_id = id, gen = intent(run, id).gen}
+  local named, open, stuck = {intent_id = id, gen = intent(run, id).gen}, effects.census(run, id)
   if not step('outbox.revoke', outbox.revoke(run, batch, named), named) then return false end
   local undo = {admission = run.data['o.p:' .. id], key = effects.plane_key(a, id), plane = a.plane}
   if not step('plane.undo', plane.undo(planes, run, undo, undos), undo) then return false end
-  effects.follow(run, batch, id, was)
+  effects.follow(run, batch, id, open, stuck)
   return true
 end
 for _, one in ipairs(found) do

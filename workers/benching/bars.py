@@ -70,6 +70,9 @@ def _rates(report: Report) -> Iterator[Bar]:
     if report.calls is not None:
         share = ratios(report.calls.ours, report.calls.bare).median
         yield Bar("script calls : bare hiredis", share, "at least", 0.7)
+    if report.startup is not None:
+        median = Spread.of(report.startup.ours).median
+        yield Bar("evalbus run of ten cases, start to end", median, "at most", 3.0, "s")
 
 
 def _peers(report: Report) -> Iterator[Bar]:

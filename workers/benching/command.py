@@ -21,6 +21,7 @@ from workers.benching.bare import bare_loop, physical_limit
 from workers.benching.bars import bars_of
 from workers.benching.calls import measure_calls
 from workers.benching.counting import monitored
+from workers.benching.distance import measure_distance
 from workers.benching.driving import private_server, staged
 from workers.benching.endpoint import ModelProcess
 from workers.benching.flat import FlatOptions, measure_flat
@@ -30,6 +31,7 @@ from workers.benching.latency import measure_latency
 from workers.benching.peers import PEERS, Peer, Unable, measure_peer
 from workers.benching.plot import check_plot, draw
 from workers.benching.result import PeerRates, Report, Round, Throughput, traffic_of
+from workers.benching.startup import measure_startup
 from workers.benching.tables import markdown
 from workers.files import check_writable, write_whole
 from workers.suite import Suite
@@ -52,7 +54,9 @@ class Part(StrEnum):
     MODEL = "model"
     FANOUT = "fanout"
     CALLS = "calls"
+    STARTUP = "startup"
     LATENCY = "latency"
+    DISTANCE = "distance"
     FLAT = "flat"
     PEERS = "peers"
 
@@ -64,6 +68,7 @@ _RUNS: Mapping[Part, int] = {
     Part.FANOUT: 1_000,
     Part.CALLS: 5_000,
     Part.LATENCY: 2_000,
+    Part.DISTANCE: 4_000,
     Part.FLAT: 10_000,
 }
 """Of one measurement, unless `--runs` says otherwise. A peer has as many jobs as there are no-op runs."""
@@ -160,11 +165,17 @@ class _Bench:
             async with private_server(self._home()) as endpoint:
                 report.calls = await measure_calls(endpoint, self.options.runs_of(Part.CALLS), self.options.rounds)
             self.tell(f"script calls   {min(report.calls.ours):,.0f} to {max(report.calls.ours):,.0f} a second")
+        if Part.STARTUP in asked:
+            report.startup = await measure_startup(self._home(), most, self.options.rounds)
+            self.tell(f"evalbus run of ten cases   {min(report.startup.ours):.2f} to {max(report.startup.ours):.2f} s")
         if Part.LATENCY in asked:
             report.latency = await measure_latency(self._home(), self.options.runs_of(Part.LATENCY), most)
             self.tell("latencies at half the rate are measured")
             report.recovery = await measure_recovery(self._home(), self.options.kills, LEASE)
             self.tell(f"{len(report.recovery.leases)} workers were killed")
+        if Part.DISTANCE in asked:
+            far_runs = self.options.runs_of(Part.DISTANCE)
+            report.distance = await measure_distance(self._home(), far_runs, self.options.rounds, self.tell)
         if Part.FLAT in asked:
             far = FlatOptions(self.options.runs_of(Part.FLAT), self.options.batches, most, self.options.rounds)
             report.flat = await measure_flat(self._home(), far, self.tell)

@@ -112,6 +112,8 @@ class Stage:
     fleet: Fleet
     planning: Fleet
     """The planner alone: it comes and goes."""
+    worker_url: str | None = None
+    """By which workers reach the server, where that is another way than everybody else's."""
     sent: Sent | None = None
     """What is counted by somebody who watches the server."""
     asked: int = 0
@@ -120,7 +122,8 @@ class Stage:
 
     def options(self, role: Role, name: str) -> RoleOptions:
         """Of a process of this stage: it serves every batch, with the suite that the batch was made of."""
-        return RoleOptions(role=role, home=str(self.home), name=name, check=False)
+        url = self.worker_url if role is Role.WORKER else None
+        return RoleOptions(role=role, url=url, home=str(self.home), name=name, check=False)
 
     async def start(self, workers: int, scorers: int = 1) -> None:
         """Start processes, and wait until they serve. Raises EvalbusError, TimeoutError."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from workers.benching.bare import Traffic
 from workers.benching.calls import CallRates
+from workers.benching.distance import Distance
 from workers.benching.driving import Cost
 from workers.benching.flat import Flat
 from workers.benching.killing import Recovery
@@ -16,6 +17,7 @@ from workers.benching.latency import Latency
 from workers.benching.machine import this_machine
 from workers.benching.peers import JobRate, Unable
 from workers.benching.spread import Spread, ratios
+from workers.benching.startup import StartTimes
 
 __all__ = ["PeerRates", "Report", "Round", "Throughput", "traffic_of"]
 
@@ -131,8 +133,10 @@ class Report:
     rounds: int
     throughput: list[Throughput] = field(default_factory=list)
     calls: CallRates | None = None
+    startup: StartTimes | None = None
     latency: Latency | None = None
     recovery: Recovery | None = None
+    distance: tuple[Distance, ...] = ()
     flat: Flat | None = None
     peers: dict[str, PeerRates] = field(default_factory=dict)
     machine: Mapping[str, object] = field(default_factory=this_machine)
@@ -173,10 +177,14 @@ class Report:
                 "share_of_bare": ratios(self.calls.ours, self.calls.bare).as_json(),
                 "cpu_us_per_call": Spread.of(self.calls.cpu_us).as_json(),
             }
+        if self.startup is not None:
+            told["startup"] = self.startup.as_json()
         if self.latency is not None:
             told["latency"] = self.latency.as_json()
         if self.recovery is not None:
             told["recovery"] = self.recovery.as_json()
+        if self.distance:
+            told["distance"] = [one.as_json() for one in self.distance]
         if self.flat is not None:
             told["flat"] = self.flat.as_json()
         if self.peers:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from workers.benching.bars import bars_of
+from workers.benching.distance import FAR_MS
 from workers.benching.result import Report, Throughput
 from workers.benching.spread import Spread, quantile, ratios
+from workers.benching.startup import CASES
 
 __all__ = ["markdown"]
 
@@ -38,6 +40,14 @@ def _lines(report: Report) -> Iterator[str]:
             _peers(report),
         )
     yield from _single(report)
+    yield from _table(
+        ["runs in hand, one worker", "runs/s beside the server", f"at {FAR_MS:g} ms", "share", "round trips in hand"],
+        [
+            [f"{one.depth:,}", _spread(Spread.of(one.near)), _spread(Spread.of(one.far)),
+             f"{ratios(one.far, one.near).median:.0%}", _digits(one.round_trips)]
+            for one in report.distance
+        ],
+    )  # fmt: skip
     yield from _flat(report)
     yield from _table(
         ["figure", "measured", "bar", ""],
@@ -101,6 +111,11 @@ def _single(report: Report) -> Iterator[str]:
         rows.append(["script calls of one process", f"{_spread(Spread.of(report.calls.ours))} calls/s"])
         rows.append(["the same over bare hiredis", f"{_spread(Spread.of(report.calls.bare))} calls/s"])
         rows.append(["share", f"{share.median:.0%}"])
+    if (start := report.startup) is not None:
+        times, cpu = ratios(start.ours, start.bare), Spread.of(start.cpu_s)
+        rows.append([f"evalbus run of {CASES} cases", f"{_seconds(start.ours)} s"])
+        rows.append([f"{start.processes} interpreters that do nothing", f"{_seconds(start.bare)} s"])
+        rows.append(["ours is", f"{times.median:.3g} times that; {cpu.median:.2f} s of processors"])
     if report.latency is not None:
         for name, values in (
             ("admission to lease", report.latency.admission_to_lease),
@@ -137,6 +152,11 @@ def _flat(report: Report) -> Iterator[str]:
                 for point in points
             ],
         )
+
+
+def _seconds(values: Sequence[float]) -> str:
+    spread = Spread.of(values)
+    return f"{spread.median:.2f} ({spread.least:.2f} to {spread.most:.2f})"
 
 
 def _spread(spread: Spread) -> str:

@@ -5,24 +5,29 @@ Each command imports what it needs when it is called: `evalbus --help` must not 
 
 from __future__ import annotations
 
+from workers.cli import ctrl_c  # isort: skip - before what takes its time
+
 from typing import Annotated
 
 import typer
 
-from workers.cli import checks, convert, histories, results, server, work
+from workers.cli import checks, convert, gates, histories, results, server, work
 from workers.cli.late import late_commands
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "app", "main", "server_app"]
 
-_COMMANDS = (
+COMMANDS = (
     work.run,
     work.rescore,
     results.status,
-    results.gate,
+    gates.gate,
+    gates.plan,
+    gates.calibrate,
     results.top,
     results.serve,
     results.review,
     histories.export,
+    histories.archive,
     histories.prune,
     histories.replay,
     histories.explain,
@@ -41,9 +46,10 @@ _COMMANDS = (
     histories.import_,
     convert.convert,
 )
+"""In the order of `evalbus --help`; those of `evalbus server` are its own."""
 
 app = typer.Typer(
-    cls=late_commands({command.__name__.rstrip("_"): command for command in _COMMANDS}),
+    cls=late_commands({command.__name__.rstrip("_"): command for command in COMMANDS}),
     name="evalbus",
     help="Evaluate LLM agents on machines that vanish, and get a pass rate that can be defended.",
     epilog="Exit codes: 0 the gate passed or none is set · 1 it failed · 2 wrong input · 3 inconclusive or open · "
@@ -81,4 +87,5 @@ app.add_typer(server_app, name="server")
 
 def main() -> None:
     """The entry point."""
+    ctrl_c.over()
     app()

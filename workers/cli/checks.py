@@ -120,7 +120,7 @@ def chaos(
 
 def bench(
     kind: Annotated[
-        str, typer.Option(help="What is measured: any of noop, model, fanout, calls, latency, flat, peers.")
+        str, typer.Option(help="Any of noop, model, fanout, calls, startup, latency, distance, flat, peers.")
     ] = "noop,model,fanout,calls,latency",
     runs: Annotated[
         int | None, typer.Option(min=100, max=100_000, help="Runs a measurement; default: 1,000 to 10,000, by kind.")
@@ -209,7 +209,7 @@ def simulate(
     fleet: Annotated[int | None, typer.Option(min=1, help="Forecast a fleet of so many workers instead.")] = None,
     slots: Annotated[int, typer.Option(min=1, help="fleet: runs that a worker drives at a time.")] = 8,
     runs: Annotated[int, typer.Option(min=1, help="fleet: runs of the batch.")] = 1_000,
-    calls: Annotated[int, typer.Option(min=1, help="fleet: model calls of a run.")] = 4,
+    calls: Annotated[int, typer.Option(min=0, help="fleet: model calls of a run.")] = 4,
     call_time: Annotated[str, typer.Option(help="fleet: the median time of a call.")] = "10s",
     spread: Annotated[float, typer.Option(min=0, help="fleet: sigma of the lognormal call times.")] = 0.6,
     tokens: Annotated[int, typer.Option(min=0, help="fleet: tokens of a call.")] = 1_500,
@@ -219,7 +219,9 @@ def simulate(
     resume: Annotated[str, typer.Option(help="fleet: prefix or fresh, as in a suite.")] = "prefix",
     bound: Annotated[int | None, typer.Option(min=1, help="fleet: runs admitted at a time.")] = None,
     model_slots: Annotated[int | None, typer.Option(min=1, help="fleet: calls at the endpoint at once.")] = None,
-    costs: Annotated[Path | None, typer.Option(help="fleet: a table of measured costs, .toml")] = None,
+    costs: Annotated[Path | None, typer.Option(help="fleet: measured costs, .toml or a bench's .json")] = None,
+    shards: Annotated[int, typer.Option(min=1, max=16, help="fleet: servers.")] = 1,
+    fleet_table: Annotated[bool, typer.Option("--fleet-table", help="Forecast 10 to 1,000 workers on 1 to 6.")] = False,
 ) -> None:
     """Run the roles on a bus in memory in virtual time while things go wrong, or forecast what a fleet would get done.
 
@@ -233,10 +235,13 @@ def simulate(
 
     quiet_logs()
     guard(lambda: command.check_alone(suite, schedule, fleet))
+    if fleet_table:
+        guard(lambda: command.forecast_table(costs, seed, console()))
+        return
     if fleet is not None:
         asked = command.FleetOptions(
             fleet, slots, runs, calls, call_time, spread, tokens, preempt, lease, max_deliveries, resume, bound,
-            model_slots,
+            model_slots, shards,
         )  # fmt: skip
         guard(lambda: command.forecast(asked, costs, seed, json_file, console()))
         return

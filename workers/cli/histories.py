@@ -9,36 +9,76 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bus.errors import InputError
 from bus.types import Plane
 from workers.cli.common import console, guard, quiet_logs, with_bus, with_endpoint
-from workers.cli.options import HomeOption, JsonFile, PlaneOption, Url
+from workers.cli.options import ArchivedIn, Artifacts, HomeOption, JsonFile, PlaneOption, SegmentSize, SuiteCopy, Url
 
 if TYPE_CHECKING:
     from bus.connection import Endpoint
     from bus.replay.replayed import Replayed
     from workers.explaining.reading import Told
 
-__all__ = ["explain", "export", "import_", "prune", "replay", "report", "why"]
+__all__ = ["archive", "explain", "export", "import_", "prune", "replay", "report", "why"]
 
 
 def export(
     batch: Annotated[str, typer.Argument(help="The batch.")],
-    file: Annotated[Path, typer.Argument(help="Where to: FILE.jsonl, FILE.jsonl.zst, or '-' for standard output.")],
+    file: Annotated[
+        Path, typer.Argument(help="Where to: FILE.jsonl, FILE.jsonl.zst, '-' for standard output, or FILE.eval.")
+    ],
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
+    archive: ArchivedIn = None,
+    suite: SuiteCopy = None,
+    artifacts: Artifacts = None,
 ) -> None:
     """Write a batch's history as chained JSON lines; of a partitioned batch, a file for each partition.
 
+    A batch of an Inspect task also as Inspect's own log, FILE.eval; --suite and --artifacts are for that.
+
     evalbus export nightly nightly.jsonl
+
+    evalbus export addition addition.eval
     """
+    if file.suffix == ".eval":
+        _export_log(batch, file, url, plane, home, suite, artifacts)
+        return
     from workers.exporting import export_whole  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
 
     quiet_logs()
-    written = with_bus(lambda bus: export_whole(bus, batch_name(batch), file), url, home, plane)
+    written = with_bus(lambda bus: export_whole(bus, batch_name(batch), file, archive), url, home, plane)
     for one in written:
         print(f"{one.lines} lines of history in {one.file}", file=sys.stderr)
+
+
+def _export_log(
+    batch: str, file: Path, url: str | None, plane: Plane, home: Path | None, suite: Path | None, artifacts: str | None
+) -> None:
+    from bus.artifacts import artifacts_for  # noqa: PLC0415
+    from bus.cluster import open_bus  # noqa: PLC0415
+    from bus.home import home_directory  # noqa: PLC0415
+    from workers.inspecting.loading import require  # noqa: PLC0415
+    from workers.job import batch_name  # noqa: PLC0415
+    from workers.runtime import SystemRuntime  # noqa: PLC0415
+    from workers.suite import load_suite  # noqa: PLC0415
+
+    quiet_logs()
+    guard(require)
+    from workers.inspecting.log import LogExport, export_log  # noqa: PLC0415 - an extra, and seconds to import
+
+    async def go(endpoint: Endpoint) -> LogExport:
+        kept = artifacts_for(artifacts, url, home_directory(home))
+        bus = open_bus(endpoint, SystemRuntime(), plane=plane, patience=5.0, artifacts=kept)
+        try:
+            return await export_log(bus, batch_name(batch), file, lambda made: load_suite(suite or made))
+        finally:
+            await bus.aclose()
+
+    done = with_endpoint(go, url, home, only_look=True)
+    print(f"{done.samples} samples, {done.holes} of them with an error, in {file}", file=sys.stderr)
 
 
 def import_(
@@ -77,6 +117,7 @@ def replay(
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
+    archive: ArchivedIn = None,
 ) -> None:
     """Derive every decision of a history again, and compare: exit 5 names the first entry that differs.
 
@@ -97,6 +138,7 @@ def replay(
 
     watch = guard(lambda: Watch(policy or (), json_file, why=show_why))
     if is_history(history):
+        guard(lambda: _only_of_a_batch(archive, history))
         if json_file is not None:
             guard(partial(check_other, history, json_file))
         tell(guard(lambda: replay_file(history, head, watch.see)), watch)
@@ -104,7 +146,46 @@ def replay(
     alone = head is not None or json_file is not None
     for batch in with_bus(lambda bus: batches_of(bus, batch_name(history), alone=alone), url, home, plane):
         watch = Watch(policy or (), json_file, why=show_why)
-        tell(with_bus(partial(replay_batch, batch=batch, head=head, watch=watch.see), url, home, plane), watch)
+        again = partial(replay_batch, batch=batch, head=head, watch=watch.see, archive=archive)
+        tell(with_bus(again, url, home, plane), watch)
+
+
+def archive(
+    batch: Annotated[str, typer.Argument(help="A batch, open or ended.")],
+    directory: Annotated[Path, typer.Argument(help="Where to; the same directory each time.")],
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until the batch has ended.")] = False,
+    segment: SegmentSize = None,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Move the older part of a batch's history from the server to files, also while the batch runs.
+
+    evalbus archive nightly /srv/evals/archive --follow
+    """
+    from bus.cluster import open_bus  # noqa: PLC0415
+    from bus.connection import check_fit  # noqa: PLC0415
+    from bus.fitness import ARCHIVING, COMMANDS  # noqa: PLC0415
+    from workers.archive_place import SEGMENT, check_archive  # noqa: PLC0415
+    from workers.archivist import Archivist  # noqa: PLC0415
+    from workers.following import archive_batch  # noqa: PLC0415
+    from workers.job import batch_name  # noqa: PLC0415
+    from workers.runtime import SystemRuntime  # noqa: PLC0415
+
+    quiet_logs()
+    name = guard(lambda: batch_name(batch))
+    place = guard(lambda: check_archive(directory))
+
+    async def go(endpoint: Endpoint) -> list[str]:
+        await check_fit(endpoint.target, plane=plane, commands=(*COMMANDS, *ARCHIVING))
+        bus = open_bus(endpoint, SystemRuntime(), plane=plane)
+        try:
+            return await archive_batch(bus, name, Archivist(bus, place, segment or SEGMENT), follow=follow)
+        finally:
+            await bus.aclose()
+
+    for line in with_endpoint(go, url, home, only_look=True):  # its own rights are asked for there
+        console().print(line, markup=False, soft_wrap=True)
 
 
 def prune(
@@ -149,6 +230,7 @@ def explain(
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
+    archive: ArchivedIn = None,
 ) -> None:
     """Draw one run as a sequence diagram: who said what to whom, and who was refused.
 
@@ -161,7 +243,7 @@ def explain(
     guard(lambda: check_output(output))
     if output is not None:
         guard(partial(check_other, batch, output))
-    told = _read(batch, run, url, plane, home)
+    told = _read(batch, run, url, plane, home, archive)
     guard(lambda: show_picture(told, console(), as_mermaid=mermaid, output=output))
 
 
@@ -171,6 +253,7 @@ def why(
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
+    archive: ArchivedIn = None,
 ) -> None:
     """Say in words why one run has its verdict: who judged what, who was refused, what was spent.
 
@@ -179,7 +262,7 @@ def why(
     from workers.explaining.command import show_words  # noqa: PLC0415
 
     quiet_logs()
-    told = _read(batch, run, url, plane, home)
+    told = _read(batch, run, url, plane, home, archive)
     guard(lambda: show_words(told, console()))
 
 
@@ -189,6 +272,7 @@ def report(
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
+    archive: ArchivedIn = None,
 ) -> None:
     """Write what a batch came to as one page that needs no network: its number, its holes, and each run.
 
@@ -202,21 +286,30 @@ def report(
     quiet_logs()
     guard(lambda: check_writable(output))
     if is_history(batch):
+        guard(lambda: _only_of_a_batch(archive, batch))
         facts = guard(lambda: write_report(batch, output))
     else:
         name = guard(lambda: batch_name(batch))
-        with fetching() as fetch:
+        with fetching(archive) as fetch:
             history = with_bus(lambda bus: fetch(bus, name), url, home, plane)
             facts = guard(lambda: write_report(history, output))
     guard(lambda: say(facts, output))
 
 
-def _read(batch: str, run: str, url: str | None, plane: Plane, home: Path | None) -> Told:
+def _only_of_a_batch(archive: Path | None, history: str) -> None:
+    if archive is not None:
+        raise InputError(
+            f"{history} is a file, whole by itself, and --archive is about a batch on a server", remedy="leave one out"
+        )
+
+
+def _read(batch: str, run: str, url: str | None, plane: Plane, home: Path | None, archive: Path | None) -> Told:
     from workers.explaining.reading import read_file, read_server  # noqa: PLC0415
     from workers.history_files import is_history  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
 
     if is_history(batch):
+        guard(lambda: _only_of_a_batch(archive, batch))
         return guard(lambda: read_file(batch, run))
     name = guard(lambda: batch_name(batch))
-    return with_bus(lambda bus: read_server(bus, name, run), url, home, plane)
+    return with_bus(lambda bus: read_server(bus, name, run, archive), url, home, plane)

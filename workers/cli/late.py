@@ -8,6 +8,7 @@ the one that is called is made ready then.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,13 @@ def late_commands(functions: Mapping[str, Callable[..., None]]) -> type[TyperGro
         def __init__(self, *, commands: dict[str, Any], **rest: Any) -> None:  # noqa: ANN401 - typer's, passed on
             named = {name: TyperCommand(name, help=inspect.getdoc(made)) for name, made in functions.items()}
             super().__init__(commands={**named, **commands}, **rest)
+
+        def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - likewise
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt:  # while the command still imports what it needs; later each has its own words
+                print("evalbus: interrupted", file=sys.stderr)
+                raise typer.Exit(130) from None
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer names the types privately
             name, command, others = super().resolve_command(ctx, args)

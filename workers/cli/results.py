@@ -9,12 +9,12 @@ import typer
 from bus.errors import InputError
 from bus.types import Plane
 from workers.cli.common import console, guard, quiet_logs, with_bus
-from workers.cli.options import HomeOption, JsonFile, PlaneOption, Url
+from workers.cli.options import HomeOption, PlaneOption, Url, or_its_file
 
 if TYPE_CHECKING:
     from bus.cluster import ServerBus
 
-__all__ = ["gate", "review", "serve", "status", "top"]
+__all__ = ["review", "serve", "status", "top"]
 
 
 def status(
@@ -36,41 +36,6 @@ def status(
         await (show_all(bus, screen) if batch is None else show_one(bus, batch, screen))
 
     with_bus(look, url, home, plane)
-
-
-def gate(
-    batch: Annotated[str, typer.Argument(help="The batch to judge.")],
-    url: Url = None,
-    plane: PlaneOption = Plane.LIVE,
-    json_file: JsonFile = None,
-    home: HomeOption = None,
-) -> None:
-    """Give the verdict on a closed snapshot, by the suite's rules.
-
-    evalbus gate nightly --json verdict.json
-    """
-    import json  # noqa: PLC0415
-
-    from workers.files import check_writable, write_whole  # noqa: PLC0415
-    from workers.job import batch_name, fetch_outcome  # noqa: PLC0415
-    from workers.outcome import Outcome, render  # noqa: PLC0415
-
-    quiet_logs()
-
-    async def fetch(bus: ServerBus) -> Outcome:
-        return await fetch_outcome(bus, batch_name(batch))
-
-    def check() -> None:
-        if json_file is not None:
-            check_writable(json_file)
-
-    guard(check)
-    outcome = with_bus(fetch, url, home, plane)
-    if json_file is not None:
-        text = json.dumps(outcome.as_json(), indent=1, ensure_ascii=False) + "\n"
-        guard(lambda: write_whole(json_file, text))
-    guard(lambda: render(outcome, console()))
-    raise typer.Exit(outcome.gate.exit_code)
 
 
 def review(
@@ -135,7 +100,10 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 8378,
     token: Annotated[
         str | None,
-        typer.Option(envvar="EVALBUS_TOKEN", help="What browsers must show; default: one is made up where needed."),
+        typer.Option(
+            envvar="EVALBUS_TOKEN", callback=or_its_file,
+            help="What browsers must show; default: one is made up where needed.",
+        ),
     ] = None,
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,

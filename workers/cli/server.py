@@ -9,7 +9,10 @@ __all__ = ["server_start", "server_status", "server_stop"]
 
 
 def server_start(home: HomeOption = None) -> None:
-    """Start it, and keep it up without users until `stop`."""
+    """Start it, and keep it up without users until `stop`.
+
+    evalbus server start
+    """
     from bus.home import home_directory  # noqa: PLC0415
     from bus.server import start_pinned  # noqa: PLC0415
     from workers.status import show_server  # noqa: PLC0415
@@ -18,7 +21,10 @@ def server_start(home: HomeOption = None) -> None:
 
 
 def server_stop(home: HomeOption = None) -> None:
-    """Stop it; its data stay."""
+    """Stop it; its data stay.
+
+    evalbus server stop --home /srv/evals
+    """
     from bus.home import home_directory  # noqa: PLC0415
     from bus.server import stop  # noqa: PLC0415
     from workers.status import show_server  # noqa: PLC0415
@@ -27,7 +33,10 @@ def server_stop(home: HomeOption = None) -> None:
 
 
 def server_status(home: HomeOption = None) -> None:
-    """Say whether it runs, and on what data."""
+    """Say whether it runs, and on what data.
+
+    evalbus server status
+    """
     from bus.home import home_directory  # noqa: PLC0415
     from bus.server import status as look  # noqa: PLC0415
     from workers.status import show_server  # noqa: PLC0415

@@ -10,14 +10,17 @@ import typer
 from bus.types import Durability, Plane
 from workers.cli.common import console, guard, quiet_logs
 from workers.cli.options import (
+    ArchiveTo,
     Artifacts,
     ConsumerName,
     DurabilityOption,
     FetchSuite,
     HomeOption,
     JsonFile,
+    MetricsPlace,
     OnlyBatch,
     PlaneOption,
+    SegmentSize,
     Slots,
     SuiteCopy,
     Url,
@@ -27,7 +30,9 @@ __all__ = ["planner", "rescore", "run", "scorer", "worker"]
 
 
 def run(
-    suite: Annotated[Path, typer.Argument(help="Directory with suite.toml or suite.py, or such a file.")],
+    suite: Annotated[
+        Path, typer.Argument(help="Directory with suite.toml or suite.py, or such a file; or inspect:FILE.py@task.")
+    ],
     workers: Annotated[int | None, typer.Option(min=0, help="Worker processes; default: one a core.")] = None,
     scorers: Annotated[int | None, typer.Option(min=0, help="Scorer processes; default: 2.")] = None,
     url: Url = None,
@@ -37,17 +42,28 @@ def run(
     home: HomeOption = None,
     artifacts: Artifacts = None,
     durability: DurabilityOption = Durability.STANDARD,
+    archive: ArchiveTo = None,
+    segment: SegmentSize = None,
+    model: Annotated[str | None, typer.Option(help="Of an Inspect task: the model, as Inspect names it.")] = None,
+    task_arg: Annotated[
+        list[str] | None, typer.Option("-T", metavar="NAME=VALUE", help="Of an Inspect task: an argument; repeatable.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Of an Inspect task: runs of each sample.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Of an Inspect task: the first samples only.")] = None,
 ) -> None:
     """Run a suite to its closed snapshot, over many processes.
 
     evalbus run examples/repair --workers 4 --json out.json
+
+    evalbus run inspect:examples/inspect/tasks.py@addition --workers 4
     """
     from bus.home import home_directory  # noqa: PLC0415
+    from workers.inspecting.target import with_options  # noqa: PLC0415
     from workers.job import JobOptions, log_directory, run_job  # noqa: PLC0415
     from workers.outcome import render  # noqa: PLC0415
 
     options = JobOptions(
-        suite=suite,
+        suite=guard(lambda: with_options(suite, model, task_arg or (), epochs, limit)),
         workers=workers,
         scorers=scorers,
         url=url,
@@ -57,6 +73,8 @@ def run(
         json_file=json_file,
         artifacts=artifacts,
         durability=durability,
+        archive=archive,
+        segment=segment,
     )
     quiet_logs()
     outcome = guard(lambda: run_job(options))
@@ -87,12 +105,13 @@ def rescore(
     evalbus rescore nightly --judge judges/strict
     """
     from bus.home import home_directory  # noqa: PLC0415
+    from workers.inspecting.target import plain  # noqa: PLC0415
     from workers.job import JobOptions, batch_name, log_directory, run_job  # noqa: PLC0415
     from workers.outcome import render  # noqa: PLC0415
 
     quiet_logs()
     options = JobOptions(
-        suite=judge,
+        suite=guard(lambda: plain(judge)),
         workers=0,
         scorers=scorers,
         url=url,
@@ -120,6 +139,9 @@ def planner(
     artifacts: Artifacts = None,
     durability: DurabilityOption = Durability.STANDARD,
     fetch_suite: FetchSuite = False,
+    archive: ArchiveTo = None,
+    segment: SegmentSize = None,
+    metrics: MetricsPlace = None,
 ) -> None:
     """Plan until told to stop: admit runs, find lost ones, close batches.
 
@@ -127,7 +149,7 @@ def planner(
     """
     _role(
         "planner", url=url, suite=suite, batch=batch, plane=plane, name=name, home=home, artifacts=artifacts,
-        fetch_suite=fetch_suite, durability=durability,
+        fetch_suite=fetch_suite, durability=durability, archive=archive, segment=segment, metrics=metrics,
     )  # fmt: skip
 
 
@@ -142,6 +164,7 @@ def worker(
     artifacts: Artifacts = None,
     durability: DurabilityOption = Durability.STANDARD,
     fetch_suite: FetchSuite = False,
+    metrics: MetricsPlace = None,
 ) -> None:
     """Work until told to stop: hold leases, drive the solver, seal runs.
 
@@ -149,7 +172,7 @@ def worker(
     """
     _role(
         "worker", url=url, suite=suite, batch=batch, plane=plane, name=name, slots=slots, home=home,
-        artifacts=artifacts, fetch_suite=fetch_suite, durability=durability,
+        artifacts=artifacts, fetch_suite=fetch_suite, durability=durability, metrics=metrics,
     )  # fmt: skip
 
 
@@ -164,6 +187,7 @@ def scorer(
     artifacts: Artifacts = None,
     durability: DurabilityOption = Durability.STANDARD,
     fetch_suite: FetchSuite = False,
+    metrics: MetricsPlace = None,
 ) -> None:
     """Score until told to stop: judge sealed runs.
 
@@ -171,7 +195,7 @@ def scorer(
     """
     _role(
         "scorer", url=url, suite=suite, batch=batch, plane=plane, name=name, slots=slots, home=home,
-        artifacts=artifacts, fetch_suite=fetch_suite, durability=durability,
+        artifacts=artifacts, fetch_suite=fetch_suite, durability=durability, metrics=metrics,
     )  # fmt: skip
 
 
@@ -197,6 +221,9 @@ def _role(role: str, **options: Any) -> None:  # noqa: ANN401 - typer has checke
             name=options["name"],
             slots=options.get("slots"),
             artifacts=text(options.get("artifacts")),
+            archive=text(options.get("archive")),
+            segment=options.get("segment"),
+            metrics=options.get("metrics"),
             fetch_suite=bool(options.get("fetch_suite")),
             durability=options["durability"],
         )

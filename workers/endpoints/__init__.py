@@ -27,7 +27,7 @@ leaves this package holds the key.
 
 from __future__ import annotations
 
-from workers.endpoints.client import open_client
+from workers.endpoints.client import Client, open_client
 from workers.endpoints.endpoint import Endpoint, Stream, make_endpoint
 from workers.endpoints.errors import (
     BadRequestError,
@@ -44,6 +44,7 @@ from workers.endpoints.values import EndpointSpec, Piece, Prepared, Reply, ToolC
 
 __all__ = [
     "BadRequestError",
+    "Client",
     "CutError",
     "Endpoint",
     "EndpointError",

@@ -36,17 +36,22 @@ class ChatAnswer(Answer):
         self.identify(chunk)
         self.fingerprint = self.fingerprint or self.word(chunk, "system_fingerprint")
         text = hidden = ""
-        if len(choices) > 1 or any(choice.get("index") not in (0, None) for choice in choices):
-            raise self.malformed("more than one choice")
-        for choice in choices:
+        if choices:
+            choice = choices[0]
+            if len(choices) > 1 or choice.get("index") not in (0, None):
+                raise self.malformed("more than one choice")
             text, hidden = self.choice(choice)
             self.finish_reason = self.word(choice, "finish_reason") or self.finish_reason
-        return self.piece(text, hidden, _usage(self.part(chunk, "usage")))
+        usage = self.part(chunk, "usage")
+        return self.piece(text, hidden, _usage(usage) if usage else None)
 
     def choice(self, choice: Fields) -> tuple[str, str]:
         """Text of the answer, and other output."""
         delta = self.part(choice, "delta")
-        text = self.word(delta, "content") + self.word(delta, "refusal")
+        text = self.word(delta, "content")
+        if text and len(delta) == 1:  # as nearly every chunk has it
+            return text, ""
+        text += self.word(delta, "refusal")
         hidden = self.word(delta, "reasoning_content") or self.word(delta, "reasoning")
         for call in self.items(delta, "tool_calls"):
             function = self.part(call, "function")

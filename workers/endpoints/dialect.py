@@ -24,6 +24,8 @@ Fields = Mapping[str, object]
 _MAX_REPLY = 16 * 1024 * 1024
 """Characters of an answer. None is that long; a stream without an end would be."""
 
+_NOTHING: Fields = {}
+
 _OURS = ("model", "messages", "prompt", "stream")
 
 
@@ -55,6 +57,18 @@ def count(fields: Fields, name: str) -> int | None:
     """A number of tokens, or None when there is none that can be one."""
     value = fields.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_INT else None
+
+
+_scan_json = json.JSONDecoder().raw_decode
+
+
+def _read_json(text: str) -> object:
+    """`json.loads`, without its look at blanks where there are none, which takes as long as the rest."""
+    try:
+        found, end = _scan_json(text)
+    except ValueError:
+        return json.loads(text)
+    return found if end == len(text) else json.loads(text)
 
 
 @dataclass(slots=True)
@@ -91,7 +105,7 @@ class Answer:
     def fields(self, event: SseEvent) -> Fields:
         """The event's JSON object. Raises RefusedAnswerError."""
         try:
-            found = json.loads(event.data)
+            found = _read_json(event.data)
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
@@ -101,9 +115,11 @@ class Answer:
     def part(self, fields: Fields, name: str) -> Fields:
         """An object in an object; an absent one and null are empty. Raises RefusedAnswerError."""
         value = fields.get(name)
-        if value is not None and not isinstance(value, dict):
+        if value is None:
+            return _NOTHING
+        if not isinstance(value, dict):
             raise self.malformed(f"{name!r} is no object")
-        return value or {}
+        return value
 
     def items(self, fields: Fields, name: str) -> list[Fields]:
         """A list of objects; an absent one and null are empty. Raises RefusedAnswerError."""
@@ -117,9 +133,11 @@ class Answer:
     def word(self, fields: Fields, name: str) -> str:
         """A text; an absent one and null are empty. Raises RefusedAnswerError."""
         value = fields.get(name)
-        if value is not None and not isinstance(value, str):
+        if value is None:
+            return ""
+        if not isinstance(value, str):
             raise self.malformed(f"{name!r} is no text")
-        return value or ""
+        return value
 
     def malformed(self, told: str) -> RefusedAnswerError:
         """For what is not of the protocol."""
@@ -127,6 +145,9 @@ class Answer:
 
     def identify(self, fields: Fields) -> None:
         """Take `id` and `model`. Events without them are common; two that differ are parts of two answers."""
+        id_, model = self._identity["id"], self._identity["model"]
+        if id_ and model and fields.get("id") == id_ and fields.get("model") == model:  # as nearly every event has it
+            return
         for name, known in self._identity.items():
             if (given := self.word(fields, name)) and known and given != known:
                 raise self.failures.refused(Refusal.IDENTITY_CHANGED, f"{name} {given} after {known}")
@@ -138,9 +159,9 @@ class Answer:
             self.usage = usage
         if text:
             self._text.append(text)
-        if output := text + hidden:
+        if output := text + hidden if hidden else text:
             self._outputs += 1
-            self._bytes += len(output.encode("utf-8", "surrogatepass"))
+            self._bytes += len(output) if output.isascii() else len(output.encode("utf-8", "surrogatepass"))
             if self._bytes > _MAX_REPLY:
                 raise self.failures.refused(Refusal.TOO_LARGE, f"an answer of more than {_MAX_REPLY} bytes")
         return Piece(text, 1 if output else 0, usage) if output or usage else None

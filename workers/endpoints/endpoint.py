@@ -14,16 +14,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from workers.endpoints.anthropic import ANTHROPIC
 from workers.endpoints.chat import CHAT
+from workers.endpoints.client import Client
 from workers.endpoints.completions import COMPLETIONS
 from workers.endpoints.dialect import Dialect
 from workers.endpoints.values import Api, EndpointSpec, Messages, Params, Piece, Prepared, Reply, Usage
-
-if TYPE_CHECKING:
-    import httpx
 
 __all__ = ["Endpoint", "Stream", "make_endpoint"]
 
@@ -59,8 +57,8 @@ class Endpoint(Protocol):
         """Send it. Entering waits for the head of the response and raises any EndpointError."""
 
 
-def make_endpoint(spec: EndpointSpec, client: httpx.AsyncClient) -> Endpoint:
+def make_endpoint(spec: EndpointSpec, client: Client) -> Endpoint:
     """The adapter for the spec's API. Raises InputError when the URL or the key cannot be used."""
-    from workers.endpoints.exchange import HttpEndpoint  # noqa: PLC0415 - with the client library; see `open_client`
+    from workers.endpoints.exchange import HttpEndpoint  # noqa: PLC0415 - with the client library; see `Client`
 
     return HttpEndpoint(spec, client, _DIALECTS[spec.api])

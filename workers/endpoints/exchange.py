@@ -14,10 +14,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-import httpx
+import aiohttp
+from yarl import URL
 
 from bus.errors import InputError
 from bus.types import Digest
+from workers.endpoints.client import Client
 from workers.endpoints.dialect import Answer, Dialect, merge, pack
 from workers.endpoints.errors import Refusal, Wait
 from workers.endpoints.failures import MAX_ERROR_BODY, Failures
@@ -33,6 +35,7 @@ _ERROR_BODY = 5.0
 _TAIL = 0.25
 """Seconds for the end of a response behind its terminator: with it the connection can be used again."""
 _OK = 200
+_BROKEN = (aiohttp.ClientError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class _Clock:
         return asyncio.get_running_loop().time()
 
     def asked(self) -> None:
-        """The caller wants the next piece: the time that it took for the last one is not the server's silence."""
+        """The caller waits for the next piece: the time that it took for the last one is not the server's silence."""
         self._since = self._now()
 
     def _due(self) -> _Due:
@@ -81,9 +84,9 @@ class _Clock:
 class HttpStream:
     """See `workers.endpoints.endpoint.Stream`."""
 
-    def __init__(self, response: httpx.Response, answer: Answer, clock: _Clock, failures: Failures) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, answer: Answer, clock: _Clock, failures: Failures) -> None:
         """`response`: its head was looked at, its body not yet."""
-        self._bytes = response.aiter_bytes()
+        self._body = response.content
         self._answer, self._clock, self._failures = answer, clock, failures
         self._decoder = SseDecoder()
         self._events: Iterator[SseEvent] = iter(())
@@ -108,10 +111,13 @@ class HttpStream:
 
     async def __anext__(self) -> Piece:
         """The next piece."""
-        self._clock.asked()
+        waits = False
         while not self._answer.done:
             event = self._next_event()
             if event is None:
+                if not waits:
+                    self._clock.asked()
+                    waits = True
                 await self._read()
             elif (piece := self._answer.feed(event)) is not None:
                 self._clock.pieces += 1 if piece.tokens else 0
@@ -130,10 +136,10 @@ class HttpStream:
 
     async def _read(self) -> None:
         try:
-            data = await self._clock.bound(anext(self._bytes, None))
-        except httpx.HTTPError as error:
+            data = _arrived(self._body) or await self._clock.bound(self._body.readany())
+        except _BROKEN as error:
             raise self._failures.of_transport(error, self._clock.pieces) from None
-        if data is not None:
+        if data:
             self._began = True
             self._events = self._decoder.feed(data)
         elif (last := self._decoder.end()) is not None:
@@ -145,22 +151,24 @@ class HttpStream:
 
     async def drain(self) -> None:
         """Read the end of a response that was read up to its terminator."""
-        with suppress(TimeoutError, httpx.HTTPError):
+        if self._body.is_eof():
+            return
+        with suppress(*_BROKEN):
             async with asyncio.timeout(_TAIL):
-                async for _ in self._bytes:
+                while await self._body.readany():
                     pass
 
 
 class HttpEndpoint:
     """See `workers.endpoints.endpoint.Endpoint`."""
 
-    def __init__(self, spec: EndpointSpec, client: httpx.AsyncClient, dialect: Dialect) -> None:
+    def __init__(self, spec: EndpointSpec, client: Client, dialect: Dialect) -> None:
         """Raises InputError when the URL or the key cannot be used."""
         self.spec = spec
         self._client, self._dialect = client, dialect
         self._url = _url(spec, dialect.path)
         hint = "" if _has_version(self._url) else "is /v1 missing in base_url?"
-        self._failures = Failures(spec, f"{self._url.scheme}://{self._url.netloc.decode()}", hint)
+        self._failures = Failures(spec, f"{self._url.scheme}://{self._url.authority}", hint)
         _check_key(spec)
 
     def request(self, messages: Messages, params: Params | None = None) -> Prepared:
@@ -174,12 +182,11 @@ class HttpEndpoint:
     async def stream(self, prepared: Prepared, request_id: str) -> AsyncIterator[HttpStream]:
         """See Endpoint."""
         clock = _Clock(self.spec, self._failures)
-        request = self._client.build_request(
-            "POST", prepared.url, headers=self._headers(prepared, request_id), content=prepared.body
-        )
         try:
-            response = await clock.bound(self._client.send(request, stream=True, follow_redirects=False))
-        except httpx.HTTPError as error:
+            response = await clock.bound(
+                self._client.post(prepared.url, self._headers(prepared, request_id), prepared.body)
+            )
+        except _BROKEN as error:
             raise self._failures.of_transport(error, 0) from None
         try:
             await self._look_at(response, clock)
@@ -189,7 +196,7 @@ class HttpEndpoint:
             if answer.done:
                 await stream.drain()
         finally:
-            await response.aclose()
+            response.close()
 
     def _headers(self, prepared: Prepared, request_id: str) -> Mapping[str, str]:
         """What the request carries; the key stands nowhere else, and in no variable that a traceback would show."""
@@ -202,12 +209,12 @@ class HttpEndpoint:
             **(self._dialect.authorise(self.spec.key.get_secret_value().strip()) if self.spec.key else {}),
         }
 
-    async def _look_at(self, response: httpx.Response, clock: _Clock) -> None:
+    async def _look_at(self, response: aiohttp.ClientResponse, clock: _Clock) -> None:
         """Raise unless an event stream follows."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if response.status_code != _OK:
+        if response.status != _OK:
             body = await _some(response, clock)
-            raise self._failures.of_status(response.status_code, response.headers, body)
+            raise self._failures.of_status(response.status, response.headers, body)
         if kind == "text/event-stream":
             return
         if kind != "application/json":
@@ -215,42 +222,49 @@ class HttpEndpoint:
         raise self._failures.of_json(await _some(response, clock))
 
 
-async def _some(response: httpx.Response, clock: _Clock) -> bytes:
+async def _some(response: aiohttp.ClientResponse, clock: _Clock) -> bytes:
     """The beginning of a body that is no stream, as far as it comes in time."""
     body = bytearray()
 
     async def read() -> None:
-        async for data in response.aiter_bytes():
+        while len(body) < MAX_ERROR_BODY and (data := await response.content.readany()):
             body.extend(data)
-            if len(body) >= MAX_ERROR_BODY:
-                return
 
-    with suppress(TimeoutError, httpx.HTTPError):
+    with suppress(*_BROKEN):
         async with asyncio.timeout(_ERROR_BODY):
             await read()
     return bytes(body[:MAX_ERROR_BODY])
 
 
-def _url(spec: EndpointSpec, path: str) -> httpx.URL:
+def _arrived(body: aiohttp.StreamReader) -> bytes:
+    """What is there by now, without waiting; empty when nothing is.
+
+    Also when the connection has broken since: what came before that was delivered, and is paid for. None of the
+    reader's public methods gives it then.
+    """
+    return body._read_nowait(-1)
+
+
+def _url(spec: EndpointSpec, path: str) -> URL:
     """The whole URL. A base that ends with the path, or with its version, is taken as it was meant."""
     try:
-        url = httpx.URL(spec.base_url)
-    except httpx.InvalidURL as error:
+        url = URL(spec.base_url)
+    except ValueError as error:
         raise InputError(f"the endpoint's URL cannot be read: {error}") from None
     if url.scheme not in ("http", "https") or not url.host:
         raise InputError(f"the endpoint's URL must begin with http:// or https://, not {url.scheme or url.path!r}")
-    if url.userinfo:
+    if url.raw_user is not None or url.raw_password is not None:
         raise InputError("the endpoint's URL holds a password", remedy="put the key where the suite names it")
-    base = url.path.rstrip("/")
+    base = url.raw_path.rstrip("/")
     if base.endswith(path):
-        return url.copy_with(path=base, fragment=None)
+        return url.with_path(base, encoded=True, keep_query=True)
     version = "/v1"
     if path.startswith(f"{version}/") and base.endswith(version):
         path = path.removeprefix(version)
-    return url.copy_with(path=base + path, fragment=None)
+    return url.with_path(base + path, encoded=True, keep_query=True)
 
 
-def _has_version(url: httpx.URL) -> bool:
+def _has_version(url: URL) -> bool:
     """Whether a part of the path is one: `v1`, `v3`, `v1beta`. Nearly every server has its API below one."""
     return any(re.fullmatch(r"v[0-9]+[a-z0-9]*", part) for part in url.path.split("/"))
 

@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 from workers.endpoints.errors import (
@@ -28,9 +27,6 @@ from workers.endpoints.errors import (
     Wait,
 )
 from workers.endpoints.values import EndpointSpec
-
-if TYPE_CHECKING:
-    import httpx
 
 __all__ = ["MAX_ERROR_BODY", "Failures", "retry_after"]
 
@@ -137,16 +133,17 @@ class Failures:
             return BadRequestError(line, free=free)
         return OverloadedError(line, pause)
 
-    def of_transport(self, error: httpx.HTTPError, pieces: int) -> EndpointError:
+    def of_transport(self, error: Exception, pieces: int) -> EndpointError:
         """What the client library raised."""
-        import httpx  # noqa: PLC0415 - see `open_client`
+        import aiohttp  # noqa: PLC0415 - see `Client`
+        from aiohttp.http_exceptions import ContentEncodingError  # noqa: PLC0415
 
         told = self._clean(str(error)) or type(error).__name__
         match error:
-            case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.ProxyError() | httpx.UnsupportedProtocol():
+            case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.ClientHttpProxyError():
                 return UnusableError(self._line(f"cannot be reached: {told}"), unreachable=True)
-            case httpx.DecodingError():
-                return self.refused(Refusal.MALFORMED, f"cannot be decompressed: {told}")
+            case aiohttp.ClientPayloadError() if isinstance(error.__cause__, ContentEncodingError):
+                return self.refused(Refusal.MALFORMED, f"cannot be decompressed: {self._clean(str(error.__cause__))}")
         return self.cut(told, pieces)
 
     def cut(self, told: str, pieces: int) -> CutError:

@@ -8,7 +8,7 @@ text, and servers send them as they are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["EventTooLarge", "SseDecoder", "SseEvent"]
 
@@ -23,8 +23,7 @@ class EventTooLarge(ValueError):
     """An event is larger than any that a model sends."""
 
 
-@dataclass(frozen=True, slots=True)
-class SseEvent:
+class SseEvent(NamedTuple):
     """One event. `name` is empty where the stream names none, which means `message`."""
 
     data: str
@@ -49,7 +48,9 @@ class SseDecoder:
         """The events that these bytes end. Take them all: what follows them is read as one goes on."""
         self._buffer += data
         for line in self._lines():
-            if (event := self._line(line)) is not None:
+            if line:
+                self._line(line)
+            elif (event := self._dispatch()) is not None:
                 yield event
         if self._size + len(self._buffer) > self._limit:
             raise EventTooLarge(f"an event of more than {self._limit} bytes")
@@ -58,41 +59,37 @@ class SseDecoder:
         """The stream ended in good order. An event whose empty line was never sent counts if its lines are whole."""
         return None if self._buffer else self._dispatch()
 
-    def _lines(self) -> Iterator[bytes]:
-        start = 0
+    def _lines(self) -> list[bytes]:
+        """The lines that are whole, all at once: a packet may bring a hundred. The rest stays in the buffer."""
         buffer = self._buffer
-        try:
-            while True:
-                if self._after_cr and start < len(buffer):
-                    self._after_cr = False
-                    if buffer[start] == _LF:
-                        start += 1
-                at = self._end_of_line(max(start, self._searched))
-                if at < 0:
-                    self._searched = len(buffer)
-                    return
-                self._after_cr = buffer[at] == _CR
-                line, start = bytes(buffer[start:at]), at + 1
-                self._searched = start
-                yield line
-        finally:
-            del buffer[:start]
-            self._searched = max(0, self._searched - start)
-
-    def _end_of_line(self, start: int) -> int:
-        """Where the next CR or LF is, or -1. A CR is looked for before the LF only: what follows may be long."""
-        line_feed = self._buffer.find(b"\n", start)
-        carriage_return = self._buffer.find(b"\r", start, line_feed if line_feed >= 0 else len(self._buffer))
-        return carriage_return if carriage_return >= 0 else line_feed
-
-    def _line(self, raw: bytes) -> SseEvent | None:
+        if self._after_cr and buffer:
+            self._after_cr = False
+            if buffer[0] == _LF:
+                del buffer[:1]
+        end = max(buffer.rfind(b"\n", self._searched), buffer.rfind(b"\r", self._searched))
+        if end < 0:
+            self._searched = len(buffer)
+            return []
+        self._after_cr = buffer[end] == _CR
+        whole = bytes(buffer[:end])
+        del buffer[: end + 1]
+        self._searched = len(buffer)
+        if b"\r" in whole:
+            if not self._after_cr:
+                whole = whole.removesuffix(b"\r")  # it ended with both
+            whole = whole.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = whole.split(b"\n")
         if self._first:
             self._first = False
-            raw = raw.removeprefix(_BOM)
-        if not raw:
-            return self._dispatch()
-        name, _, value = raw.decode("utf-8").partition(":")
-        value = value.removeprefix(" ")
+            lines[0] = lines[0].removeprefix(_BOM)
+        return lines
+
+    def _line(self, raw: bytes) -> None:
+        if raw.startswith(b"data: "):
+            name, value = "data", raw[6:].decode("utf-8")
+        else:
+            name, _, value = raw.decode("utf-8").partition(":")
+            value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
             self._size += len(raw)
@@ -100,9 +97,11 @@ class SseDecoder:
                 raise EventTooLarge(f"an event of more than {self._limit} bytes")
         elif name == "event":
             self._name = value
-        return None  # a comment, an id, a retry time, or what nobody knows
+        # Else a comment, an id, a retry time, or what nobody knows.
 
     def _dispatch(self) -> SseEvent | None:
-        event = SseEvent("\n".join(self._data), self._name) if self._data else None
+        data, name = self._data, self._name
         self._data, self._name, self._size = [], "", 0
-        return event
+        if len(data) == 1:
+            return SseEvent(data[0], name)
+        return SseEvent("\n".join(data), name) if data else None

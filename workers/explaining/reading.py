@@ -7,13 +7,14 @@ with the run, not with the history.
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bus.cluster import ServerBus
 from bus.errors import InputError
-from bus.history import Line, read_history
+from bus.history import Far, Line, read_history
 from bus.replay.lines import Footer, Lines
 from bus.replay.rules import Rules
 from bus.types import BatchId, RunId
@@ -21,6 +22,7 @@ from workers.brief import brief
 from workers.explaining.entries import Picker
 from workers.explaining.steps import story_of
 from workers.explaining.story import Story
+from workers.exporting import told_lines
 from workers.history_files import LONGEST_LINE, name_of, reading
 from workers.job import info_of
 from workers.whole import part_with
@@ -56,21 +58,30 @@ class _Found:
             self.lines.append(line)
 
 
-async def read_server(bus: ServerBus, batch: BatchId, run: str) -> Told:
-    """Raises InputError for an unknown batch or run, with the nearest names. It finds the run's partition."""
+async def read_server(bus: ServerBus, batch: BatchId, run: str, archive: Path | None = None) -> Told:
+    """Raises InputError for an unknown batch or run, with the nearest names. It finds the run's partition.
+
+    `archive`: where the history was archived while the batch ran; what is there is read from there.
+    """
     batch = await part_with(bus, batch, run)
-    await info_of(bus, batch)
+    info = await info_of(bus, batch)
     known = await bus.run_ids(batch)
     if run not in known:
         raise _no_such_run(batch, run, known)
     found = _Found(Picker(run))
     at = await bus.of(batch)
-    async for entry in read_history(at.link, at.keys(batch)):
-        for number, part in enumerate(entry.parts, start=1):
-            line_id = f"{entry.id}/{number}" if entry.joint else entry.id
-            found.add(
-                Line(line_id, part.fence, part.op, part.verb, part.reason, entry.envelope, part.args, part.answer)
-            )
+    if archive is None:
+        async for entry in read_history(at.link, at.keys(batch)):
+            for number, part in enumerate(entry.parts, start=1):
+                line_id = f"{entry.id}/{number}" if entry.joint else entry.id
+                found.add(
+                    Line(line_id, part.fence, part.op, part.verb, part.reason, entry.envelope, part.args, part.answer)
+                )
+    else:
+        async for raw in told_lines(at, info, Far(), archive):
+            said = json.loads(raw)
+            del said["chain"]
+            found.add(Line(**said))
     rows = await bus.rows(batch, [RunId(run)])
     return Told(story_of(batch, run, found.lines), rows[0].detail if rows else "")
 

@@ -21,13 +21,13 @@ __all__ = ["fetching", "say", "write_report"]
 
 
 @contextlib.contextmanager
-def fetching() -> Iterator[Callable[[ServerBus, BatchId], Coroutine[Any, Any, Fetched]]]:
-    """What takes a batch from a server, into a file that is there until the block ends.
+def fetching(archive: Path | None = None) -> Iterator[Callable[[ServerBus, BatchId], Coroutine[Any, Any, Fetched]]]:
+    """What takes a batch from a server, into a file that is there until the block ends; see `fetched`.
 
     Only this needs the server: the page, which may take a minute, is made when the connection is closed.
     """
     with tempfile.TemporaryDirectory(prefix="evalbus-report-") as directory:
-        yield lambda bus, batch: fetched(bus, batch, Path(directory))
+        yield lambda bus, batch: fetched(bus, batch, Path(directory), archive)
 
 
 def write_report(history: str | Fetched, output: Path) -> Facts:

@@ -70,10 +70,13 @@ class Fetched:
     beside: Beside | None
 
 
-async def fetched(bus: ServerBus, batch: BatchId, directory: Path) -> Fetched:
-    """Export a batch into a file in `directory`, for `gathered`. Raises InputError when there is none of that name."""
+async def fetched(bus: ServerBus, batch: BatchId, directory: Path, archive: Path | None = None) -> Fetched:
+    """Export a batch into a file in `directory`, for `gathered`. Raises InputError when there is none of that name.
+
+    `archive`: where its history was archived while it ran.
+    """
     file = directory / "history.jsonl"
-    await export_batch(bus, batch, file)
+    await export_batch(bus, batch, file, archive)
     counters = await bus.counters(batch)
     rows = await bus.rows(batch, await bus.run_ids(batch))
     said = {row.run: row.detail for row in rows if row.detail}

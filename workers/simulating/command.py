@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from workers.simulating.fleet import Estimate, Fleet
 
-__all__ = ["FleetOptions", "ScheduleOptions", "check_alone", "forecast", "repeat", "simulate"]
+__all__ = ["FleetOptions", "ScheduleOptions", "check_alone", "forecast", "forecast_table", "repeat", "simulate"]
 
 
 _NAMED: Final = 20
@@ -61,6 +61,7 @@ class FleetOptions:
     resume: str
     bound: int | None
     model_slots: int | None
+    shards: int = 1
 
     def read(self) -> Fleet:
         """The fleet. Raises InputError."""
@@ -85,6 +86,7 @@ class FleetOptions:
             resume="fresh" if self.resume == "fresh" else "prefix",
             bound=self.bound,
             model_slots=self.model_slots,
+            shards=self.shards,
         )
 
 
@@ -132,6 +134,28 @@ def forecast(asked: FleetOptions, costs: Path | None, seed: int, json_file: Path
     for name, value in _figures(told).items():
         console.print(f"{name:<24}{value}", soft_wrap=True, markup=False)
     _write(json_file, {"seed": seed, **told.as_json()})
+
+
+def forecast_table(costs: Path | None, seed: int, console: Console) -> None:
+    """Show what fleets of 10 to 1,000 workers would get done on one to six servers. Raises InputError."""
+    from workers.simulating.costs import Costs, read_costs  # noqa: PLC0415 - schedules need none of it
+    from workers.simulating.table import rows  # noqa: PLC0415
+
+    taken = Costs() if costs is None else read_costs(costs)
+    console.print("| run | workers | slots each | shards | runs/s | simulated | saturates | busiest server |")
+    console.print("|---|---|---|---|---|---|---|---|")
+    for row in rows(taken, seed):
+        fleet, rate = row.fleet, row.capacity.rate
+        console.print(
+            f"| {row.kind} | {fleet.workers:,} | {fleet.slots} | {fleet.shards} | {_three(rate)} | "
+            f"{_three(row.simulated)} | {row.capacity.saturates} | {row.server:.0%} |",
+            soft_wrap=True, markup=False, highlight=False,
+        )  # fmt: skip
+
+
+def _three(value: float) -> str:
+    """Three digits, and no exponent."""
+    return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004
 
 
 # --- showing ----------------------------------------------------------------------------------------------

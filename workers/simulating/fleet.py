@@ -33,6 +33,8 @@ class Fleet:
     """Runs admitted and not ended, at most; None: as many as there are slots, and half as many again."""
     model_slots: int | None = None
     """Calls at the endpoint at once; None: as many as like."""
+    shards: int = 1
+    """Servers, each with its share of the sixteen hash slots that batches and partitions are dealt out over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,9 @@ class Estimate:
     fleet: Fleet
     seconds: float
     """Until the last run has ended."""
+    steady: float
+    """Runs a second in the middle half of the batch, which has no start and no tail; where shards differ, at the pace
+    of the slowest, for which its close waits."""
     scored: int
     poison: int
     busy: float

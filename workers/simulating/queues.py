@@ -18,9 +18,11 @@ import itertools
 import math
 import random
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from workers.simulating.capacity import shard_of_run
 from workers.simulating.costs import Costs
 from workers.simulating.fleet import Estimate, Fleet
 
@@ -59,6 +61,16 @@ def estimate(fleet: Fleet, costs: Costs | None = None, seed: int = 0) -> Estimat
     return _Model(fleet, costs or Costs(), seed).played()
 
 
+def _steady(shards: Sequence[Sequence[float]]) -> float:
+    """Ends a second between the first and the last quarter; of the shard that is slowest for its share of the runs."""
+    return min(_middle_rate(ends) * sum(map(len, shards)) / max(len(ends), 1) for ends in shards)
+
+
+def _middle_rate(ends: Sequence[float]) -> float:
+    first, last = len(ends) // 4, len(ends) - 1 - len(ends) // 4
+    return (last - first) / (ends[last] - ends[first]) if last > first and ends[last] > ends[first] else 0.0
+
+
 class _Model:
     def __init__(self, fleet: Fleet, costs: Costs, seed: int) -> None:
         self._fleet, self._costs = fleet, costs
@@ -76,7 +88,9 @@ class _Model:
         self._open = self._at_endpoint = 0
         self._ended = self._poison = self._preemptions = self._redeliveries = 0
         self._tokens = self._orphans = 0
-        self._server_free = self._server_busy = 0.0
+        self._server_free, self._server_busy = [0.0] * fleet.shards, [0.0] * fleet.shards
+        self._worker_free = [0.0] * fleet.workers
+        self._ends: list[list[float]] = [[] for _ in range(fleet.shards)]
         self._busy = self._waiting = self._gone = self._missed = 0.0
         self._has_slot = [number for number in range(fleet.workers) for _ in range(fleet.slots)]
 
@@ -105,7 +119,8 @@ class _Model:
             waiting=waiting,
             idle=max(1.0 - busy - waiting - gone, 0.0),
             gone=gone,
-            server=min(self._server_busy / max(self._now, 1e-9), 1.0),
+            steady=_steady(self._ends),
+            server=min(max(self._server_busy) / max(self._now, 1e-9), 1.0),
             preemptions=self._preemptions,
             redeliveries=self._redeliveries,
             missed=self._missed / self._redeliveries if self._redeliveries else 0.0,
@@ -118,19 +133,25 @@ class _Model:
     def _at(self, when: float, what: str, one: int, life: int = 0) -> None:
         heapq.heappush(self._events, (when, next(self._count), what, one, life))
 
-    def _served(self, seconds: float) -> float:
-        """When the server has done it: its one thread takes one command after the other."""
-        begin = max(self._now, self._server_free)
-        self._server_free = begin + seconds
-        self._server_busy += seconds
-        return self._server_free
+    def _served(self, seconds: float, one: int) -> float:
+        """When the server of a run has done it: its one thread takes one command after the other."""
+        shard = shard_of_run(one, self._fleet.shards)
+        self._server_free[shard] = max(self._now, self._server_free[shard]) + seconds
+        self._server_busy[shard] += seconds
+        return self._server_free[shard]
+
+    def _worked(self, number: int, seconds: float, since: float) -> float:
+        """When a worker has done it: likewise."""
+        self._worker_free[number] = max(since, self._worker_free[number]) + seconds
+        return self._worker_free[number]
 
     def _poll_costs(self) -> None:
         """What polling and heartbeats took of the server, over the whole time."""
         fleet, costs = self._fleet, self._costs
         beats = costs.times.beats / fleet.lease * costs.server.heartbeat
         looks = (costs.times.scans / fleet.lease + 1 / costs.times.poll) * costs.server.read
-        self._server_busy += self._now * fleet.workers * (beats + looks)
+        polled = self._now * fleet.workers * (beats + looks)
+        self._server_busy = [busy + polled for busy in self._server_busy]
 
     # --- machines ------------------------------------------------------------------------------------------
 
@@ -170,9 +191,9 @@ class _Model:
     def _admit(self) -> None:
         while self._next < self._fleet.runs and self._open < self._bound:
             self._queue.append(self._next)
+            self._served(self._costs.server.admit, self._next)
             self._next += 1
             self._open += 1
-            self._served(self._costs.server.admit)
 
     def _hand_out(self) -> None:
         while self._queue and self._has_slot:
@@ -188,8 +209,8 @@ class _Model:
             if self._fleet.resume == "fresh":
                 self._orphans += run.spent
                 run.spent, run.left = 0, self._fleet.calls
-            begin = self._served(self._costs.server.read + self._costs.server.claim)
-            self._at(begin, "ask", one, run.lease)
+            claimed = self._served(self._costs.server.read + self._costs.server.claim, one)
+            self._at(self._worked(number, self._costs.worker.run, claimed), "ask", one, run.lease)
 
     def _lose(self, one: int) -> None:
         """Its machine is gone: what the call under way has spent is spent in vain, and the lease has to be missed."""
@@ -213,7 +234,7 @@ class _Model:
         if run.deliveries >= self._fleet.max_deliveries:
             self._poison += 1
             self._orphans += run.spent
-            self._end()
+            self._end(one)
             return
         self._queue.appendleft(one)
         self._hand_out()
@@ -224,6 +245,9 @@ class _Model:
 
     def _ask(self, one: int, lease: int) -> None:
         if self._is_stale(one, lease):
+            return
+        if not self._fleet.calls:
+            self._at(self._served(self._costs.server.seal, one), "sealed", one, lease)
             return
         self._calls.append(one)
         self._runs[one].begun = -max(self._now, 1e-9)
@@ -236,7 +260,7 @@ class _Model:
             run = self._runs[one]
             self._waiting += self._now + run.begun
             self._at_endpoint += 1
-            begin = self._served(self._costs.server.open_call)
+            begin = self._served(self._costs.server.open_call, one)
             run.begun = begin
             run.takes = fleet.call_time * math.exp(fleet.spread * self._random.gauss(0.0, 1.0))
             self._at(begin + run.takes, "answered", one, run.lease)
@@ -250,11 +274,12 @@ class _Model:
         self._tokens += fleet.tokens
         run.spent += fleet.tokens
         run.begun, run.left = 0.0, run.left - 1
-        done = self._served(server.flush + server.bind_call)
+        bound = self._served(server.flush + server.bind_call, one)
+        done = self._worked(run.worker, self._costs.worker.call, bound)
         if run.left:
             self._at(done, "ask", one, lease)
         else:
-            self._at(self._served(server.seal), "sealed", one, lease)
+            self._at(max(done, self._served(server.seal, one)), "sealed", one, lease)
         self._next_calls()
 
     def _sealed(self, one: int, lease: int) -> None:
@@ -264,14 +289,15 @@ class _Model:
         self._workers[run.worker].running.discard(one)
         self._has_slot.append(run.worker)
         run.worker = -1
-        self._at(self._served(self._costs.server.score_claim + self._costs.server.score), "scored", one)
+        self._at(self._served(self._costs.server.score_claim + self._costs.server.score, one), "scored", one)
         self._hand_out()
 
-    def _scored(self, _one: int, _life: int) -> None:
-        self._end()
+    def _scored(self, one: int, _life: int) -> None:
+        self._end(one)
 
-    def _end(self) -> None:
+    def _end(self, one: int) -> None:
         self._ended += 1
+        self._ends[shard_of_run(one, self._fleet.shards)].append(self._now)
         self._open -= 1
         self._admit()
         self._hand_out()

@@ -42,7 +42,7 @@ from workers.redaction import redacted
 from workers.suite import Suite
 from workers.tools.keys import wire_key
 from workers.tools.observing import kept_text, read_text
-from workers.tools.slots import Slot, Slots
+from workers.tools.slots import Looks, Slot, Slots
 from workers.tools.tables import ToolTable
 from workers.tools.text import shortened
 from workers.tools.toolbox import Toolbox, Toolboxes
@@ -123,7 +123,7 @@ class Executor:
         """`wakings`: told of each intent that ended here. `quarantine`: of all that this process drives."""
         self._bus, self._runtime, self._name = bus, runtime, name
         self._boxes, self._wakings, self._quarantine = boxes, wakings, quarantine
-        self._slots = Slots(runtime.jitter)
+        self._slots, self._looks = Slots(runtime.jitter), Looks(bus)
 
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
         """Import the suite's tools. Raises InputError."""
@@ -142,22 +142,25 @@ class Executor:
         return max(doubt, _SHORTEST)
 
     async def _is_in_doubt(self, lease: Lease, served: Served, lease_id: LeaseId) -> bool:
-        entry = lease.entry
-        rows = await self._bus.intents(entry.batch, entry.run, [entry.fields.get("intent", "")])
-        if not rows or rows[0].state not in _CALLABLE:  # a claim may end it, or call it back, and makes no call
-            decision = await self._claim(entry, lease_id)
-            return decision.verb is Verb.IN_DOUBT or "args" in decision.answer
-        [row] = rows
+        entry, intent = lease.entry, lease.entry.fields.get("intent", "")
+        # A message that nobody had before names the tool of an intent that waits to be called.
+        tool = "" if lease.redelivered else entry.fields.get("tool", "")
+        if not tool:
+            rows = await self._bus.intents(entry.batch, entry.run, [intent])
+            if not rows or rows[0].state not in _CALLABLE:  # a claim may end it, or call it back, and makes no call
+                decision = await self._claim(entry, lease_id)
+                return decision.verb is Verb.IN_DOUBT or "args" in decision.answer
+            tool = rows[0].tool
         box = self._boxes.of(served.suite)
-        table = box.tables.get(row.tool)
+        table = box.tables.get(tool)
         count, part = 1 if table is None else table.slots, served.info.spec.part
         if part is not None and table is not None and table.effects != "none":
             # Who has a place is written down in each partition by itself, so each has some of them.
-            places = self._slots.one(row.tool, share(count, part.number, part.of), entry.batch)
+            places = self._slots.one(tool, share(count, part.number, part.of), entry.batch)
         else:
-            places = self._slots.one(row.tool, count)
+            places = self._slots.one(tool, count)
         async with places as slot:
-            if table is not None and table.effects != "none" and not _is_undo(row.id):
+            if table is not None and table.effects != "none" and not _is_undo(intent):
                 await self._choose(entry.batch, slot)
             owner = Owner(entry.batch, entry.run)
             async with self._quarantine.enter(owner, suspect=lease.redelivered, is_tool=True) as place:
@@ -165,6 +168,8 @@ class Executor:
                 claimed = _Claimed.of(entry, lease_id, decision, served.info)
                 if claimed is None:
                     return decision.verb is Verb.IN_DOUBT
+                if claimed.tool != tool:  # a message that nobody here has written: its row has the last word
+                    return True
                 with structlog.contextvars.bound_contextvars(
                     batch=entry.batch, intent=claimed.intent, tool=claimed.tool
                 ):
@@ -172,15 +177,18 @@ class Executor:
 
     async def _claim(self, entry: Entry, lease_id: LeaseId) -> Decision:
         decision = await self._bus.tool_claim(entry, lease_id, self._name)
-        self._wakings.ring(entry.batch, entry.run)  # a claim ends what can't go on
         if not decision.applied:
+            self._ring(entry)  # a claim ends what can't go on
             log.info("tool.not_claimed", batch=entry.batch, run=entry.run, decision=str(decision))
         return decision
 
     async def _choose(self, batch: BatchId, slot: Slot) -> None:
         """Wait for a slot that no call of the fleet has. Looking is free; asking in vain is a line in the history."""
-        pause = _SHORTEST
-        while not slot.choose(await self._bus.free_slots(batch, slot.names)):
+        names, pause = slot.few(), _SHORTEST
+        while not slot.choose(names, await self._looks.free(batch, names)):
+            if len(names) < slot.count:
+                names = slot.names
+                continue
             await self._runtime.sleep(pause * (0.75 + 0.5 * self._runtime.jitter()))
             pause = min(2 * pause, _LONGEST)
 
@@ -210,8 +218,10 @@ class Executor:
                 break
             if decision.reason not in ("slot_busy", "capacity"):
                 log.info("tool.not_sent", decision=str(decision))
-                self._wakings.ring(entry.batch, entry.run)
+                self._ring(entry)
                 return decision.verb is Verb.IN_DOUBT
+            if decision.reason == "slot_busy":
+                slot.lose()
             async with place.outside():
                 if decision.reason == "capacity":
                     await self._runtime.sleep(pause * (0.75 + 0.5 * self._runtime.jitter()))
@@ -242,10 +252,14 @@ class Executor:
             claimed.entry.batch, claimed.entry.run, claimed.intent, claimed.gen, claimed.executor,
             Outcome(answer.ok, kept_text(answer.text), echo),
         )  # fmt: skip
-        self._wakings.ring(claimed.entry.batch, claimed.entry.run)
+        self._ring(claimed.entry)
         if not decision.applied:
             log.warning("tool.not_completed", decision=str(decision))
         return decision.verb is Verb.IN_DOUBT
+
+    def _ring(self, entry: Entry) -> None:
+        """The end of an undo is that of the intent that it undoes."""
+        self._wakings.ring(entry.batch, entry.run, entry.fields.get("intent", "").removesuffix(_UNDO))
 
     def _order(self, claimed: _Claimed, table: ToolTable) -> Order:
         context = ToolContext(

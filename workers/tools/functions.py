@@ -42,7 +42,7 @@ class FunctionTool:
             return "an argument cannot be named context"
         extra = {"context": None} if _takes_context(self.function) else {}
         try:
-            inspect.signature(self.function).bind(**order.args, **extra)
+            _signature(self.function).bind(**order.args, **extra)
         except TypeError as error:
             return f"it cannot be called so: {error}"
         except ValueError:  # a built-in that does not tell its signature
@@ -50,9 +50,14 @@ class FunctionTool:
         return None
 
 
+# Reading a signature takes longer than most of a call's other work does.
+_signature = functools.cache(inspect.signature)
+
+
+@functools.cache
 def _takes_context(function: Callable[..., object]) -> bool:
     try:
-        named = inspect.signature(function).parameters.get("context")
+        named = _signature(function).parameters.get("context")
     except (TypeError, ValueError):
         return False
     return named is not None and named.kind in (named.POSITIONAL_OR_KEYWORD, named.KEYWORD_ONLY)

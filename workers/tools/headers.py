@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+
+from bus.errors import InputError
+from workers.secret_files import secret
 
 __all__ = ["complaint", "headers_of"]
 
@@ -14,7 +16,10 @@ def complaint(headers_env: Mapping[str, str]) -> str | None:
     `headers_env`: header → environment variable.
     """
     for variable in headers_env.values():
-        value = os.environ.get(variable, "")
+        try:
+            value = secret(variable)
+        except InputError as error:
+            return str(error)
         if not value or not value.isascii() or not value.isprintable():
             return f"{variable}, set where the tool is called, is no header's value"
     return None
@@ -22,4 +27,4 @@ def complaint(headers_env: Mapping[str, str]) -> str | None:
 
 def headers_of(headers_env: Mapping[str, str]) -> dict[str, str]:
     """The headers, of which there was no complaint."""
-    return {name: os.environ[variable] for name, variable in headers_env.items()}
+    return {name: secret(variable) for name, variable in headers_env.items()}

@@ -22,7 +22,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from bus.fences.join import window_of
@@ -57,7 +57,7 @@ _EVENT: Final = 200_000
 
 _SHORTEST: Final = 0.02
 _LONGEST: Final = 1.0
-"""Seconds between two looks at intents that others execute."""
+"""Seconds between two looks at intents that others execute; before the first one, see `Wakings.first_look`."""
 
 _DIFFERS: Final = frozenset({"args_mismatch", "expected_mismatch", "intent_conflict", "dangling"})
 """The step was announced before, by an attempt that asked for something else."""
@@ -195,7 +195,7 @@ class Tools:
             decision = await self._bus.put_tools(self._conversation.ref, announced.fan_out)
             if decision.applied:
                 self._conversation.rejoined()
-                return announced
+                return replace(announced, is_new=decision.verb is Verb.COMMIT)
             if decision.reason in _DIFFERS:
                 await self._conversation.diverge("it went another way: its next tool calls differ")
                 place = await self._conversation.place(request)
@@ -218,22 +218,26 @@ class Tools:
     async def _there(self, announced: _Announced, made: Sequence[_Made]) -> dict[int, Observation]:
         """Wait until every intent has ended, whoever executes it; the results by the calls' numbers."""
         async with self._conversation.aside():
-            rows = await self._final(list(announced.numbers))
+            rows = await self._final(list(announced.numbers), is_new=announced.is_new)
         if any(row.state is IntentState.STUCK for row in rows):
             stuck = next(row for row in rows if row.state is IntentState.STUCK)
             await self._conversation.leave(Over("stuck", f"nobody knows what came of {stuck.tool} ({stuck.id})"))
         numbered = [(announced.numbers[row.id], row) for row in rows]
         return {number: observed(row.tool, made[number].table, row) for number, row in numbered}
 
-    async def _final(self, intents: Sequence[str]) -> list[IntentRow]:
-        ref, pause = self._conversation.ref, _SHORTEST
+    async def _final(self, intents: Sequence[str], *, is_new: bool) -> list[IntentRow]:
+        ref, began, pause = self._conversation.ref, self._runtime.now(), self._wakings.first_look()
+        left, looks = set(intents), 0
         with self._wakings.bell(ref.batch, ref.run) as bell:
             while True:
+                if is_new or looks:
+                    await bell.wait(left, pause * (0.75 + 0.5 * self._runtime.jitter()))
+                    pause = min(1.5 * pause, _LONGEST) if looks else pause / 2
                 rows = await self._bus.intents(ref.batch, ref.run, intents)
-                if len(rows) == len(intents) and all(row.state.final for row in rows):
+                looks, left = looks + 1, set(intents) - {row.id for row in rows if row.state.final}
+                if not left:
+                    self._wakings.waited(self._runtime.now() - began)
                     return rows
-                await bell.wait(pause * (0.75 + 0.5 * self._runtime.jitter()))
-                pause = min(1.5 * pause, _LONGEST)
 
     async def _join(self, announced: _Announced, made: Sequence[_Made], found: Mapping[int, Observation]) -> str:
         payload = _payload(announced.place, announced.fan_out.digest, made, found)
@@ -268,6 +272,8 @@ class _Announced:
     place: Place
     fan_out: FanOut
     numbers: Mapping[str, int]
+    is_new: bool = False
+    """Nobody had announced it before: none of it has ended yet."""
 
 
 def _is_deeper(value: object, most: int) -> bool:

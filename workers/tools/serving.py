@@ -25,7 +25,7 @@ __all__ = ["SLOTS", "Together", "Toolroom", "ToolsOf"]
 
 ToolsOf: TypeAlias = Callable[[Served, Conversation, Workspace], Tools]
 
-SLOTS = 16
+SLOTS = 64
 """Calls that one worker process has in hand at a time. They mostly wait; a tool's own slots say how many are made."""
 
 
@@ -65,7 +65,7 @@ class Toolroom:
         executor = Executor(bus, runtime, name, self._boxes, self._wakings, self.quarantine)
         return Consumer(
             bus, runtime, Group.TOOLS, name, _ToolBatches(catalogue), executor, SLOTS,
-            independent=True, quarantine=self.quarantine,
+            independent=True, quarantine=self.quarantine, opened=catalogue.one_met,
         )  # fmt: skip
 
     async def aclose(self) -> None:

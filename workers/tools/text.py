@@ -49,6 +49,8 @@ def well_formed(text: str) -> str:
 
 def shortened(text: str, most: int = LONGEST) -> str:
     """A text of about `most` bytes as JSON, at most; it says so when it was longer."""
+    if 6 * len(text) + 2 <= most:  # however it is escaped
+        return text
     kept = text[:most]
     while (size := len(json.dumps(kept, ensure_ascii=False).encode())) > most:
         kept = kept[: len(kept) * most // size]

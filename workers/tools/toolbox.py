@@ -103,6 +103,7 @@ class Toolboxes:
         """None yet."""
         self._boxes: dict[Digest, Toolbox] = {}
         self._lock = threading.Lock()
+        self._last: tuple[Suite, Toolbox] | None = None
 
     def prepare(self, suite: Suite) -> None:
         """Import the tools of a suite; in any thread. Raises `InputError`."""
@@ -112,8 +113,11 @@ class Toolboxes:
 
     def of(self, suite: Suite) -> Toolbox:
         """Those of a suite, which was prepared or is now."""
-        self.prepare(suite)
-        return self._boxes[suite.digest]
+        last = self._last
+        if last is None or last[0] is not suite:
+            self.prepare(suite)
+            last = self._last = suite, self._boxes[suite.digest]
+        return last[1]
 
     async def aclose(self) -> None:
         """Let go of what they hold open."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bus.archived import began_ms
 from bus.cluster import ServerBus
 from bus.errors import InputError, ReplyError
 from bus.port import BatchInfo, BatchStatus, Counters, Group, IntentState, RunRow, RunState
@@ -160,8 +161,7 @@ class Watcher:
         counters = await self._bus.counters(batch)
         if not seen.tail.began_ms:
             one = await self._bus.of(batch)
-            first = await one.link.command("XRANGE", one.keys(batch).history, "-", "+", "COUNT", 1)
-            seen.tail.began_ms = int(first[0][0].split(b"-")[0]) if first else 0
+            seen.tail.began_ms = await began_ms(one.link, one.keys(batch))
         speed = _pace(seen.pace, counters, now)
         return Brief(
             batch=batch,

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bus.history import Recorded, recorded
+from bus.archived import began_ms, order_of, standing_of
+from bus.entries import Entries, Recorded
 from bus.keys import BatchKeys
 from bus.link import Link
 from bus.types import EntryId
@@ -37,7 +38,8 @@ class Tail:
 
     def __init__(self, link: Link, keys: BatchKeys) -> None:
         """Reads nothing yet."""
-        self._link, self._history = link, keys.history
+        self._link, self._keys, self._history = link, keys, keys.history
+        self._entries = Entries(link, keys)
         self._after = ""
         self._found: deque[Refusal] = deque(maxlen=_KEPT)
         self.began_ms = 0
@@ -56,11 +58,15 @@ class Tail:
             first = await self._read("-", 1)
             if not first:
                 return
-            self.began_ms = _ms(first[0])
-            await self._seek(self.began_ms, now_ms)
+            self.began_ms = await began_ms(self._link, self._keys)
+            await self._seek(_ms(first[0]), now_ms)
+        # What was archived under a look that is late is not shown, and so nothing before it.
+        archived = (await standing_of(self._link, self._keys)).last
+        if order_of(archived) > order_of(EntryId(self._after.lstrip("("))):
+            await self._seek(int(archived.partition("-")[0]), now_ms)
         for _ in range(_PAGES):
             entries = await self._read(self._after, _PAGE)
-            self._take(entries)
+            await self._take(entries)
             if len(entries) < _PAGE:
                 return
         await self._seek(_ms(entries[-1]), now_ms)
@@ -92,10 +98,10 @@ class Tail:
         found: list[Reply] = await self._link.command("XRANGE", self._history, start, "+", "COUNT", count)
         return found
 
-    def _take(self, entries: Sequence[Reply]) -> None:
-        for entry_id, flat in entries:
-            self._after = f"({entry_id.decode()}"
-            if (refusal := _refusal(recorded(EntryId(entry_id.decode()), flat))) is not None:
+    async def _take(self, entries: Sequence[Reply]) -> None:
+        for entry in await self._entries.read(entries):
+            self._after = f"({entry.id}"
+            if (refusal := _refusal(entry)) is not None:
                 self._found.append(refusal)
 
 

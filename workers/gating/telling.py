@@ -1,0 +1,106 @@
+"""The figures that were asked for as lines of a screen, below what `workers.outcome` shows of any batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from workers.gating.figures import Comparison, Figures, Group
+from workers.gating.visible import visible
+from workers.numbers import Interval
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["columns", "group_rows", "lines_of", "share", "show"]
+
+_LABEL = 11  # as in `workers.outcome`
+_SIGNS = 4
+_CERTAIN = 0.0001
+
+
+def show(figures: Figures, console: Console) -> None:
+    """Print them."""
+    for line in lines_of(figures):
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def lines_of(figures: Figures, *, everything: bool = False) -> list[str]:
+    """Likewise, as text. `everything`: also what every screen of the batch shows."""
+    lines = []
+    error = figures.error
+    several = everything and figures.trials > 1
+    if figures.cluster is not None or several:
+        what = f"{error.clusters} clusters by {visible(figures.cluster or 'case')}"
+        interval = error.interval()
+        within = "" if interval is None else f"   {_span(interval)}, 95%"
+        lines.append(
+            f"{'std error':<{_LABEL}}{share(error.error)}{within}   {what}, {share(figures.plain_error)} without"
+        )
+    for name, found in (("pass@", figures.pass_any), ("pass^", figures.pass_all)):
+        if (figures.asked or several) and found:
+            shown = " · ".join(f"{name}{one.k} {one.value:.4f}" for one in found)
+            few = min(one.cases for one in found)
+            aside = "" if few == figures.cases else f"   over {few} of {figures.cases} cases: the others have holes"
+            lines.append(f"{name + 'k':<{_LABEL}}{shown}{aside}")
+    if figures.comparison is not None:
+        lines += _compared(figures.comparison)
+    for field, groups in figures.groups.items():
+        lines += [f"by {visible(field)}", *(f"  {line}" for line in columns(group_rows(groups)))]
+    return lines
+
+
+def group_rows(groups: Sequence[Group]) -> list[list[str]]:
+    """A table, titles first; the first column is text, and somebody else's."""
+    rows = [["", "cases", "passed", "scored", "rate", "Wilson, 95%", "std error", "holes", "bounds"]]
+    for one in groups:
+        rate, within = share(one.rate), _span(one.interval) if one.scored else "none"
+        counts = [str(one.cases), str(one.passed), str(one.scored)]
+        rows.append([visible(one.name), *counts, rate, within, share(one.error), str(one.holes), _span(one.bounds)])
+    return rows
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines, aligned: the first column to the left, the others to the right."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            text.rjust(width) if at else text.ljust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _compared(one: Comparison) -> list[str]:
+    if one.difference is None:
+        return [f"{'baseline':<{_LABEL}}{visible(one.baseline)}   no case is scored in both"]
+    within = "" if one.interval is None else f"   {_signed_span(one.interval)}, bootstrap, 95%"
+    odd = f"p {one.p_value:.4f}" if one.p_value >= _CERTAIN else f"p {one.p_value:.1e}"
+    lines = [
+        f"{'baseline':<{_LABEL}}{visible(one.baseline)}   {one.cases} cases in both",
+        f"{'difference':<{_LABEL}}{one.difference:+.{_SIGNS}f}{within}",
+        f"{'changed':<{_LABEL}}{one.better} better · {one.worse} worse   McNemar, exact: {odd}",
+    ]
+    if one.detectable is not None:
+        lines.append(f"{'detectable':<{_LABEL}}{one.detectable:.4f}   the smallest difference that would be found")
+    if one.bounds.low != one.bounds.high and (one.unscored or one.bounds.high - one.bounds.low > _CERTAIN):
+        lines.append(f"{'':<{_LABEL}}{_signed_span(one.bounds)} had the holes of both failed and passed")
+    asides = {"without a score in one of them": one.unscored, "only here": one.only_here, "only there": one.only_there}
+    if told := [f"{count} {what}" for what, count in asides.items() if count]:
+        lines.append(f"{'':<{_LABEL}}not compared: {' · '.join(told)}")
+    return lines
+
+
+def share(value: float | None) -> str:
+    """Four digits, or `none`."""
+    return "none" if value is None else f"{value:.4f}"
+
+
+def _span(interval: Interval) -> str:
+    return f"{interval.low:.4f} to {interval.high:.4f}"
+
+
+def _signed_span(interval: Interval) -> str:
+    return f"{interval.low:+.4f} to {interval.high:+.4f}"
