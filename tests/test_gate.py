@@ -122,7 +122,11 @@ def test_rules_are_read_as_a_server_may_give_them_back() -> None:
     ("rules", "message"),
     [
         ({"min_pas_rate": 0.5}, "gate.min_pas_rate is not a rule (did you mean min_pass_rate?)"),
-        ({"colour": 1}, "gate.colour is not a rule (known: min_pass_rate, max_holes)"),
+        (
+            {"colour": 1},
+            "gate.colour is not a rule (known: min_pass_rate, max_holes, max_cost, price, no_worse_than, margin, "
+            "confidence, must_pass)",
+        ),
         ({"min_pass_rate": 60}, "gate.min_pass_rate is 60 (a number from 0 to 1)"),
         ({"min_pass_rate": float("nan")}, "gate.min_pass_rate is nan (a number from 0 to 1)"),
         ({"min_pass_rate": True}, "gate.min_pass_rate is True (a number from 0 to 1)"),
