@@ -1,0 +1,367 @@
+"""What watches a fleet: metrics and traces. They see what happened, and change none of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client.parser import text_string_to_metric_families
+
+from bus.cluster import ServerBus
+from bus.errors import InputError
+from bus.port import Bus, Entry
+from bus.types import BatchId, Plane, RunId
+from tests.fleet import Command, Stage, case
+from tests.model_stage import BATCH, SHORT, A, InMemory, ModelStage, Moment, suite_of
+from tests.test_model_calls import ASKS_ONCE
+from tests.test_roles import ONE_CASE
+from workers import logs
+from workers.lab import Lab
+from workers.observing.observed import STEPS, Observer, Step, observed
+from workers.observing.polling import poll_batches
+from workers.observing.prometheus import Metrics, Place, serve_metrics
+from workers.observing.tracing import Tracing, providers, trace_id_of, wanted
+
+
+class Watched(InMemory):
+    """A world in this process, each of its buses watched."""
+
+    def __init__(self, *observers: Observer) -> None:
+        super().__init__()
+        self.observers = observers
+
+    def bus(self) -> Bus:
+        return cast("Bus", observed(cast("ServerBus", super().bus()), self.observers))
+
+
+class Noted:
+    """Remembers what it was told."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.steps: list[Step] = []
+        self.how: list[str] = []
+        self.fails = fails
+
+    def step(self, step: Step) -> None:
+        self.steps.append(step)
+        if self.fails:
+            raise RuntimeError("an observer that is broken")
+
+    def entries(self, how: str, entries: Sequence[Entry]) -> None:
+        self.how += [how] * len(entries)
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    """An endpoint that behaves."""
+    with Lab(seed=1) as one:
+        yield one
+
+
+@pytest.fixture
+async def staged(tmp_path: Path) -> AsyncIterator[Any]:
+    """Makes stages that are watched."""
+    made: list[ModelStage] = []
+
+    def make(*observers: Observer) -> ModelStage:
+        made.append(ModelStage(Watched(*observers), tmp_path))
+        return made[-1]
+
+    yield make
+    for stage in made:
+        await stage.aclose()
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """All that a scrape would show, by name and labels; role and plane left out."""
+    from prometheus_client import generate_latest  # noqa: PLC0415
+
+    found = {}
+    for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
+        for one in family.samples:
+            labels = frozenset((k, v) for k, v in one.labels.items() if k not in ("role", "plane"))
+            found[one.name, labels] = one.value
+    return found
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for it; the test's own time limit is the bound."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def page(port: int) -> str:
+    """What a scrape gets."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as reply:
+        return str(reply.read().decode())
+
+
+def steps_of(metrics: Metrics) -> dict[tuple[str, str], float]:
+    """Steps by name and verb."""
+    counted: dict[tuple[str, str], float] = {}
+    for (name, labels), value in samples(metrics).items():
+        if name == "evalbus_steps_total":
+            fields = dict(labels)
+            key = (fields["step"], fields["verb"])
+            counted[key] = counted.get(key, 0) + value
+    return counted
+
+
+# --- watching -----------------------------------------------------------------------------------------------
+
+
+async def test_every_step_is_seen_and_none_is_changed(staged: Any, lab: Lab) -> None:  # noqa: ANN401
+    """A batch under observers comes to what it comes to without; what they saw is what the history counts."""
+    noted, metrics = Noted(), Metrics("worker", Plane.LIVE)
+    stage = staged(noted, metrics)
+    await stage.declare(suite_of(lab), agent_DOT_py=ASKS_ONCE)
+    counters = await stage.run_to_the_end()
+    assert counters.bins == {"pass": 2, "fail": 0} or sum(counters.bins.values()) == counters.intended
+    names = [step.name for step in noted.steps]
+    for name in ("create", "admit", "claim", "open_call", "bind_call", "seal", "score_claim", "score", "close"):
+        assert name in names, name
+    assert {step.run for step in noted.steps if step.name == "seal"} == set(await stage.bus.run_ids(BATCH))
+    counted = steps_of(metrics)
+    assert counted["seal", "commit"] == counted["score", "commit"] == counters.scored == counters.intended
+    assert "read" in noted.how
+
+
+async def test_an_observer_that_fails_is_left_out(staged: Any, lab: Lab) -> None:  # noqa: ANN401
+    """It is told nothing any more, the others are, and no run is lost over it."""
+    broken, noted = Noted(fails=True), Noted()
+    stage = staged(broken, noted)
+    await stage.declare(suite_of(lab), agent_DOT_py=ASKS_ONCE)
+    counters = await stage.run_to_the_end()
+    assert counters.scored == counters.intended
+    assert len(noted.steps) > len(broken.steps) > 0
+
+
+def test_nobody_asked_nobody_watches() -> None:
+    """Without observers it is the bus itself: nothing is wrapped, and nothing costs."""
+    bus = cast("ServerBus", InMemory().bus())
+    assert observed(bus, []) is bus
+
+
+def test_every_step_of_a_bus_is_one_that_is_watched() -> None:
+    """A step that is added to the bus and not watched would be missing from the metrics without a word."""
+    from typing import get_type_hints  # noqa: PLC0415
+
+    from bus.types import Decision  # noqa: PLC0415
+
+    found = set()
+    for name in dir(Bus):
+        method = getattr(Bus, name)
+        if callable(method) and not name.startswith("_"):
+            told = get_type_hints(method).get("return")
+            if told is Decision or told == list[Decision]:
+                found.add(name)
+    assert found == STEPS
+
+
+# --- metrics ------------------------------------------------------------------------------------------------
+
+
+async def test_a_planner_tells_how_far_a_batch_is(staged: Any, lab: Lab) -> None:  # noqa: ANN401
+    """Progress while it is open, the end once more, and no pass rate anywhere."""
+    metrics = Metrics("planner", Plane.LIVE)
+    stage = staged()
+    await stage.declare(suite_of(lab, "budget = 5000"), agent_DOT_py=ASKS_ONCE)
+    task = asyncio.create_task(poll_batches(stage.bus, metrics, None, every=0.01))
+    try:
+        batch = ("batch", BATCH)
+        await until(lambda: ("evalbus_batch_intended_runs", frozenset([batch])) in samples(metrics))
+        counters = await stage.run_to_the_end()
+        done = ("evalbus_batch_runs", frozenset([batch, ("state", "scored")]))
+        await until(lambda: samples(metrics)[done] == counters.intended)
+        shown = samples(metrics)
+    finally:
+        task.cancel()
+    assert shown["evalbus_batch_tokens", frozenset([batch, ("kind", "spent")])] == counters.spent > 0
+    assert shown["evalbus_batch_token_budget", frozenset([batch])] == 5000
+    assert shown["evalbus_batch_waiting_entries", frozenset([batch, ("group", "worker")])] == 0
+    assert not [name for name, _ in shown if "rate" in name or "pass" in name]
+    metrics.forget(BATCH)
+    assert not [name for name, labels in samples(metrics) if batch in labels]
+
+
+def test_metrics_are_served_on_this_machine_unless_told_otherwise() -> None:
+    """And a port that is taken is one line."""
+    assert Place.read("0") == Place("127.0.0.1", 0)
+    assert Place.read("[::]:9464") == Place("::", 9464)
+    metrics = Metrics("worker", Plane.SHADOW)
+    metrics.step(Step("seal", BATCH, A, {}, [], 0.004))
+    port = serve_metrics(metrics, Place.read("0"))
+    text = page(port)
+    assert 'evalbus_step_seconds_bucket{le="0.005",plane="shadow",role="worker",step="seal"} 1.0' in text
+    assert "process_cpu_seconds_total" in text or not Path("/proc/self/stat").exists()
+    with pytest.raises(InputError, match="give another port"):
+        serve_metrics(Metrics("worker", Plane.LIVE), Place("127.0.0.1", port))
+
+
+@pytest.mark.parametrize("written", ["", "x", "70000", "host:", "9464:x", "-1"])
+def test_what_is_no_port_is_told(written: str) -> None:
+    """With how to write it."""
+    with pytest.raises(InputError, match=re.escape("write 9464, or 0.0.0.0:9464")):
+        Place.read(written)
+
+
+@pytest.mark.process
+async def test_each_role_serves_its_metrics(tmp_path: Path) -> None:
+    """As a process: what it did is on its page."""
+    with Stage.opened(tmp_path) as stage:
+        suite = stage.suite([case("a"), case("b")])
+        roles = {
+            name: stage.start(name, "--suite", suite, "--metrics", "0") for name in ("planner", "worker", "scorer")
+        }
+        done = await stage.start("run", suite, "--batch", "b", "--workers", 0, "--scorers", 0).end()
+        assert done.code == 0, done.err
+        for name, step in (("planner", "close"), ("worker", "seal"), ("scorer", "score")):
+            port = _port_of(roles[name])
+            text = await asyncio.to_thread(page, port)
+            assert re.search(rf'evalbus_steps_total{{[^}}]*step="{step}",verb="commit"}} \d', text), text[:2000]
+        for role in roles.values():
+            role.process.terminate()
+            await role.end()
+
+
+def _port_of(command: Command) -> int:
+    """The port that the role has logged."""
+    for line in command.err.read_text().splitlines():
+        if '"metrics.served"' in line:
+            return int(json.loads(line)["port"])
+    raise AssertionError("it served none")
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [("json", '"event": "role.started"'), ("console", "role.started")],
+)
+def test_logs_are_for_machines_or_for_people(tmp_path: Path, form: str, told: str) -> None:
+    """Either way each line says whose it is."""
+    code = (
+        "from workers import logs; import structlog; logs.configure(role='worker', consumer='w1'); "
+        "structlog.get_logger('x').info('role.started')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "EVALBUS_LOG_FORMAT": form}, capture_output=True, text=True,
+        check=True, cwd=tmp_path,
+    )  # fmt: skip
+    (line,) = done.stderr.splitlines()
+    assert told in line
+    assert "w1" in line
+    assert (line[0] == "{") == (form == "json")
+
+
+def test_a_form_of_logs_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a level is."""
+    monkeypatch.setenv("EVALBUS_LOG_FORMAT", "xml")
+    with pytest.raises(InputError, match="one of json, console"):
+        logs.configure()
+
+
+def test_the_id_of_a_trace_is_what_the_page_says(tmp_path: Path) -> None:
+    """By the command that stands there."""
+    command = "printf '%s\\0%s\\0%s' live nightly 'case-7#1' | sha256sum | cut -c 1-32"
+    shown = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout.strip()
+    assert int(shown, 16) == trace_id_of(Plane.LIVE, BatchId("nightly"), RunId("case-7#1"))
+    assert command in (Path(__file__).parent.parent / "docs" / "monitoring.md").read_text()
+
+
+# --- traces -------------------------------------------------------------------------------------------------
+
+
+class Traced:
+    """Spans and metrics, kept."""
+
+    def __init__(self, role: str = "worker") -> None:
+        self.spans, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
+        tracers = TracerProvider()
+        tracers.add_span_processor(SimpleSpanProcessor(self.spans))
+        self.observer = Tracing(role, Plane.LIVE, tracers, MeterProvider([self.reader]))
+
+    def named(self, beginning: str) -> list[ReadableSpan]:
+        return [span for span in self.spans.get_finished_spans() if span.name.startswith(beginning)]
+
+    def points(self, name: str) -> list[Any]:
+        data = self.reader.get_metrics_data()
+        assert data is not None
+        found = [m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics if m.name == name]
+        return [point for metric in found for point in metric.data.data_points]
+
+
+def about(span: ReadableSpan) -> Mapping[str, Any]:
+    """Its attributes."""
+    assert span.attributes is not None
+    return span.attributes
+
+
+async def test_a_run_is_one_trace_over_all_machines(staged: Any, lab: Lab) -> None:  # noqa: ANN401
+    """Two workers that had it, the scorer, the model's calls: the trace that anyone can compute from the run's name."""
+    traced = Traced()
+    stage = staged(traced.observer)
+    await stage.declare(suite_of(lab, lease=SHORT), agent_DOT_py=ASKS_ONCE, cases_DOT_jsonl=ONE_CASE)
+    stage.planner()
+    first = stage.worker(Moment("before", "bind_call"))
+    await first.halted()
+    stage.worker()
+    stage.scorer()
+    counters = await stage.closed()
+    assert counters.bins["pass"] == 1
+    spans = traced.spans.get_finished_spans()
+    assert {span.context.trace_id for span in spans} == {trace_id_of(Plane.LIVE, BATCH, RunId("a#1"))}
+    (attempt,), (score,), calls = traced.named("attempt"), traced.named("score"), traced.named("chat")
+    assert about(attempt)["evalbus.gen"] == 2
+    assert about(attempt)["evalbus.end"] == "seal"
+    assert about(score)["evalbus.bin"] == "pass"
+    (call,) = [one for one in calls if "gen_ai.response.model" in about(one)]
+    assert call.parent is not None
+    assert call.parent.span_id == attempt.context.span_id
+    assert call.name == "chat lab-1"
+    assert about(call)["gen_ai.operation.name"] == "chat"
+    assert about(call)["gen_ai.usage.input_tokens"] == 2
+    tokens = {
+        dict(point.attributes)["gen_ai.token.type"]: point.sum for point in traced.points("gen_ai.client.token.usage")
+    }
+    assert tokens["input"] == 2
+    assert traced.points("gen_ai.client.operation.duration")
+
+
+async def test_what_went_wrong_is_an_error_of_its_span(staged: Any, lab: Lab) -> None:  # noqa: ANN401
+    """A solver that raises: the attempt ends as a hole, with its name."""
+    traced = Traced()
+    stage = staged(traced.observer)
+    code = "async def solve(case, run):\n    raise ValueError('no')\n"
+    await stage.declare(suite_of(lab), agent_DOT_py=code, cases_DOT_jsonl=ONE_CASE)
+    await stage.run_to_the_end()
+    (attempt,) = traced.named("attempt")
+    assert not attempt.status.is_ok
+    assert attempt.status.description == "solver_error"
+
+
+def test_the_standard_variables_turn_it_on() -> None:
+    """And the one that turns everything off does."""
+    assert not wanted({})
+    assert wanted({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"})
+    assert not wanted({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", "OTEL_SDK_DISABLED": "true"})
+
+
+def test_without_the_extra_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what to install."""
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    with pytest.raises(InputError, match=re.escape("pip install 'evalbus[otel]'")):
+        providers("worker", "w")
