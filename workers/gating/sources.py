@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +15,12 @@ from bus.replay.lines import Footer, Header
 from bus.replay.replayed import Replay, Replayed
 from bus.replay.telling import Told
 from bus.snapshot import Snapshot
-from bus.types import BatchId, Digest, Plane, RunId
-from workers.gate_rules import GateRules
+from bus.types import RunId
+from workers.derived import derived_outcome
 from workers.gating.snapshot_file import Frozen, freeze, frozen
 from workers.history_files import LONGEST_LINE, name_of, reading
 from workers.job import batch_name, fetched
-from workers.outcome import Outcome, Tokens
+from workers.outcome import Outcome
 from workers.ticking import ticking
 
 __all__ = ["Found", "from_bus", "from_file"]
@@ -120,7 +119,7 @@ class _Reader:
         assert self._header is not None, "a history without its first line is none"
         suite, spec = self._header.suite, self._spec
         return Found(
-            outcome=_outcome(self._header, replayed),
+            outcome=derived_outcome(self._header, replayed),
             name=self._name,
             suite=str(suite.get("name", "")),
             suite_digest=str(suite.get("digest", "")),
@@ -143,26 +142,4 @@ def _snapshot(header: Header, found: Replayed) -> Snapshot | None:
     holes = {run: found.holes[run] for run in sorted(found.holes)}
     return Snapshot(
         policy["intended"], policy["quorum"], bins, holes, tuple(found.rows[run] for run in sorted(found.rows))
-    )
-
-
-def _outcome(header: Header, found: Replayed) -> Outcome:
-    """What the batch came to, by its history."""
-    policy, status = header.policy, BatchStatus(found.status)
-    return Outcome(
-        batch=BatchId(found.batch),
-        plane=Plane(found.plane),
-        status=status,
-        snapshot_id=Digest(found.snapshot_id) if found.snapshot_id and status is BatchStatus.CLOSED else None,
-        intended=policy["intended"],
-        quorum=policy["quorum"],
-        accepted=len(found.rows),
-        bins={name: found.bins.get(name, 0) for name in policy["bins"]},
-        holes=dict(sorted(Counter(found.holes.values()).items())),
-        hole_runs={run: found.holes[run] for run in sorted(found.holes)} if status.ended else {},
-        hole_details={},
-        rejects=dict(sorted(found.refusals.items())),
-        runs={run: found.rows[run].bin for run in sorted(found.rows)} if status.ended else {},
-        tokens=Tokens(found.spent, found.durable, policy["limits"].get("budget")),
-        rules=GateRules.from_mapping(policy["gate"]),
     )

@@ -17,11 +17,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, cast
 
 from bus.cluster import ServerBus
 from bus.errors import InputError
@@ -31,12 +30,10 @@ from bus.port import BatchStatus
 from bus.replay.lines import Header
 from bus.replay.replayed import Replay, Replayed
 from bus.replay.telling import Told
-from bus.types import BatchId, Digest, Plane, RunId
-from workers import outcome
+from bus.types import BatchId, RunId
+from workers.derived import derived_outcome
 from workers.exporting import export_batch
-from workers.gate import GateRules
 from workers.history_files import LONGEST_LINE, name_of, reading
-from workers.outcome import Outcome
 from workers.reporting.details import detail_of
 from workers.reporting.facts import Facts, RunDetail, Tokens
 from workers.reporting.index import Index
@@ -46,8 +43,6 @@ from workers.ticking import ticking
 __all__ = ["Beside", "Fetched", "Report", "fetched", "gathered"]
 
 _LINES_A_TICK, _RUNS_A_TICK = 20_000, 100
-_Name = TypeVar("_Name", bound=str)
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +171,9 @@ class _Reader:
         lives.finish()
         tokens = _tokens(self._header, found, beside)
         return Facts(
-            outcome=_outcome(self._header, found, tokens, beside.said if beside is not None else {}),
+            outcome=derived_outcome(
+                self._header, found, beside.said if beside is not None else {}, tokens.estimated or 0
+            ),
             source=self._replay.source,
             began_unix_ms=lives.began_unix_ms,
             ended_unix_ms=lives.ended_unix_ms,
@@ -206,29 +203,3 @@ def _tokens(header: Header, found: Replayed, beside: Beside | None) -> Tokens:
         reserved=found.reserved,
         budget=header.policy["limits"].get("budget"),
     )
-
-
-def _outcome(header: Header, found: Replayed, tokens: Tokens, said: Mapping[RunId, str]) -> Outcome:
-    """What the batch came to, by its history. `said`: of the ends of its runs."""
-    policy, status = header.policy, BatchStatus(found.status)
-    return Outcome(
-        batch=BatchId(found.batch),
-        plane=Plane(found.plane),
-        status=status,
-        snapshot_id=Digest(found.snapshot_id) if found.snapshot_id and status is BatchStatus.CLOSED else None,
-        intended=policy["intended"],
-        quorum=policy["quorum"],
-        accepted=len(found.rows),
-        bins={name: found.bins.get(name, 0) for name in policy["bins"]},
-        holes=_sorted(Counter(found.holes.values())),
-        hole_runs=_sorted(found.holes) if status.ended else {},
-        hole_details=said if status.ended else {},
-        rejects=_sorted(found.refusals),
-        runs={run: found.rows[run].bin for run in sorted(found.rows)} if status.ended else {},
-        tokens=outcome.Tokens(tokens.spent, tokens.durable, tokens.budget, tokens.estimated or 0),
-        rules=GateRules.from_mapping(policy["gate"]),
-    )
-
-
-def _sorted(by_name: Mapping[_Name, _Value]) -> dict[_Name, _Value]:
-    return {name: by_name[name] for name in sorted(by_name)}
