@@ -358,10 +358,11 @@ class RedisBus(CallSteps, ToolSteps):
 
     # --- planner -----------------------------------------------------------------------------------------
 
-    async def create(self, spec: BatchSpec) -> Decision:
+    async def create(self, spec: BatchSpec, *, announced: bool = True) -> Decision:
         """Declare a batch: `commit`, `duplicate` for the same declaration, `reject batch_mismatch` for another.
 
         `reject pruned`: there was a batch of that name; the answer's `tombstone` says where its archive is.
+        `announced`: idle roles are woken; not for one that is only played with.
         """
         text = json.dumps(spec.as_fields(), sort_keys=True, ensure_ascii=False)
         # Where a copy of the suite lies is not part of what a batch is.
@@ -385,7 +386,7 @@ class RedisBus(CallSteps, ToolSteps):
             source=spec.source or None,
             **limits,
         )
-        if decision.verb is Verb.COMMIT:
+        if announced and decision.verb is Verb.COMMIT:
             await self._bell.ring(spec.batch)
         return decision
 

@@ -96,7 +96,7 @@ class ServerPlayer:
         name = BatchId(f"conform-{self._runtime.token()}")
         channel = Channel(self._link, BatchKeys(self._plane, name), self._runtime)
         batch = self._batch = _Batch(protocol, channel, FENCES[protocol](channel))
-        created = await self._bus.create(_spec(name, config))
+        created = await self._bus.create(_spec(name, config), announced=False)
         if created.verb is not Verb.COMMIT:
             raise ViolationError(f"a batch under a random name was answered {created}")
         await self._link.command("HDEL", channel.keys.registry, name)  # no role may take it for work
