@@ -101,14 +101,23 @@ def _recorded(entry_id: EntryId, flat: Sequence[bytes]) -> Recorded:
         return Recorded(
             entry_id, fields[b"o"].decode(), told.envelope, tuple(Part(*one) for one in told.parts), {}, True
         )
-    try:
-        envelope = decode(fields[b"e"])
-    except ValueError:  # what was presented was no envelope; it was refused, and is shown as it came
-        envelope = {"malformed": fields[b"e"].hex()}
+    envelope = _envelope(fields[b"e"])
     unpacked = msgpack.unpackb(fields[b"p"], raw=False, strict_map_key=False, unicode_errors="surrogatepass")
     presented = {int(name[1:]): value for name, value in fields.items() if name[:1] == b"x"}
     parts = tuple(_part(*part) for part in unpacked)
     return Recorded(entry_id, fields[b"o"].decode(), envelope, parts, presented)
+
+
+def _envelope(packed: bytes) -> Mapping[str, Any]:
+    try:
+        return decode(packed)
+    except ValueError:
+        pass
+    try:  # some other client's names a field by a number: the scripts do not look at that one, and may have granted it
+        odd = msgpack.unpackb(packed, raw=False, strict_map_key=False, unicode_errors="surrogatepass")
+        return {str(name): value for name, value in odd.items()}
+    except (ValueError, AttributeError, TypeError):  # it was no envelope; it was refused, and is shown as it came
+        return {"malformed": packed.hex()}
 
 
 def _part(name: str, verb: str, reason: str, args: object, answer: object) -> Part:

@@ -17,11 +17,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
 import zstandard
 from rich.console import Console
 
@@ -38,7 +40,7 @@ from bus.redis_bus import RedisBus
 from bus.server import unix_url
 from bus.snapshot import Snapshot
 from bus.target import Target
-from bus.types import BatchId, Digest, Gen, LeaseId, Plane
+from bus.types import BatchId, ConsumerId, Digest, Gen, LeaseId, Plane
 from tests.batches import Batch
 from tests.fleet import Stage, case, eventually
 from tests.histories import exported, whole_history
@@ -450,6 +452,31 @@ async def test_a_full_disk_loses_nothing_and_is_said(
     assert list((tmp_path / "live" / "b.segments").iterdir()) == []
     assert await archivist.tend(info) > 3
     assert [line async for line in exported_lines(batch.bus, batch.name, info, tmp_path)] == before
+
+
+async def test_an_entry_that_cannot_be_spelt_holds_nobody_up(batch: Batch, tmp_path: Path) -> None:
+    """Some other client's: the archivist says so and tries again later; it neither dies nor has the planner wait."""
+    await batch.admit()
+    held = await batch.claimed()
+    assert (await batch.bus.append(held.ref, EMPTY_HEAD, 1, ["said"])).applied
+    await batch.wire.call("DEL", batch.keys.transcript(held.ref.run, 0))  # what the history names is gone
+    stored = b"1 \xff said"  # and what stands there instead is no text
+    await batch.wire.call("RPUSH", batch.keys.transcript(held.ref.run, 0), stored)
+    for _ in range(4 * SEGMENT):
+        await batch.bus.claim(held.entry, batch.lease(), ConsumerId("nobody"))
+    following = Following(batch.bus, archivist_of(batch, tmp_path), None)
+    with structlog.testing.capture_logs() as said:
+        task = asyncio.create_task(following.run())
+        await eventually(lambda: _said(said, "archive.failed", task), "the archivist to give up for now")
+        assert not task.done()
+        assert not following.is_behind(batch.name)
+        following.stop()
+        await task
+    assert (await standing_of(batch.bus.link, batch.keys)).number == 0
+
+
+async def _said(logged: list[MutableMapping[str, Any]], event: str, by: asyncio.Task[None]) -> bool:
+    return by.done() or any(line["event"] == event for line in logged)
 
 
 async def test_what_cannot_be_read_back_is_not_trimmed(

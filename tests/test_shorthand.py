@@ -23,6 +23,7 @@ from bus.shorthand import COMMANDS, FIELD, PARTS, Shape, lua_tables, read, spell
 from bus.target import Target
 from bus.types import Verb
 from tests.batches import W1, Batch, opened
+from tests.histories import exported
 from tests.test_steps_fences import ALL
 
 _AS_RELEASED = "26198855"
@@ -109,6 +110,19 @@ async def test_what_no_table_names_is_kept_whole(batch: Batch) -> None:
     assert command == "run.claim"
     assert FIELD not in fields
     assert (await told(batch))[-1].envelope["mood"] == "fair"
+
+
+async def test_a_field_that_is_named_by_a_number_leaves_the_entry_readable(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No client of ours does; the scripts grant it all the same, and the whole history must still be exported."""
+    held = await batch.claimed()
+    monkeypatch.setattr("bus.redis_steps.encode", lambda fields: msgpack.packb({"schema": 1, 7: "x", **fields}))
+    assert (await batch.bus.append(held.ref, EMPTY_HEAD, 1, ["said"])).applied
+    monkeypatch.undo()
+    entry = (await told(batch))[-1]
+    assert (entry.envelope["run"], entry.envelope["7"]) == (held.ref.run, "x")
+    assert any(b'"payload":"said"' in line for line in await exported(batch))
 
 
 async def test_each_entry_names_the_server_on_which_it_was_decided(batch: Batch) -> None:

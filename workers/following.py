@@ -101,8 +101,9 @@ class Following:
             await self._archivist.one(info)
         except Taken:
             self._again[batch] = now + _LOOK_EVERY
-        except (EvalbusError, OSError) as error:
-            log.error("archive.failed", batch=batch, why=str(error))
+        except Exception as error:  # also an entry that no client of ours writes, and that cannot be spelt
+            why = str(error) if isinstance(error, EvalbusError | OSError) else repr(error)
+            log.error("archive.failed", batch=batch, why=why)
             self._again[batch] = now + _AGAIN
             self._behind.discard(batch)  # the batch comes first
         else:
