@@ -138,7 +138,7 @@ def test_a_batch_named_twice_is_no_repeat() -> None:
 def test_a_batch_and_its_own_export_are_no_repeats() -> None:
     """One and the same under two names: it would be said never to flip."""
     one = fixed([7])[0]
-    with pytest.raises(InputError, match="aa.0.jsonl and aa.0 are the same batch"):
+    with pytest.raises(InputError, match=r"aa\.0\.jsonl and aa\.0 are the same batch"):
         calibrated([one, replace(one, name="aa.0.jsonl")], {})
 
 

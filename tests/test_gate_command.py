@@ -78,7 +78,8 @@ async def test_batch_history_and_snapshot_have_one_verdict(stage: Stage) -> None
 async def test_a_baseline_may_be_a_batch_a_history_or_a_snapshot(stage: Stage) -> None:
     """The same batch with itself: no case changed, and its holes stand in the bounds."""
     baselines = ("nightly", "nightly.jsonl.zst", "baseline.json")
-    for command in [stage.start("gate", "nightly", "--no-worse-than", one, "--confidence", 0.9) for one in baselines]:
+    rule = ("--confidence", 0.9, "--margin", 0.5)
+    for command in [stage.start("gate", "nightly", "--no-worse-than", one, *rule) for one in baselines]:
         done = await command.end()
         assert done.code == 0, done.err
         assert "0 better · 0 worse   McNemar, exact: p 1.0000" in done.out

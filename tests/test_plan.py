@@ -59,7 +59,7 @@ def test_the_chance_of_the_gate_is_that_of_the_binomial_distribution(tmp_path: P
 
 
 def test_a_baseline_rule_has_a_chance_too(tmp_path: Path) -> None:
-    """The same candidate passes a margin of nought every second time; where it must be proved, less than one time in twenty."""
+    """The same candidate passes a margin of nought every second time; to be proved, one in twenty at most."""
     (tmp_path / "suite").mkdir()
     found({f"c{number}#1": "pass" for number in range(50)}, name="base").freeze(tmp_path / "suite" / "base.json")
     rule = '[gate]\nno_worse_than = "base.json"\n'

@@ -80,13 +80,17 @@ def _uncounted(said: dict[str, Any]) -> None:
         (lambda said: said.update(bins=[1]), InputError, "is no whole snapshot"),
         (lambda said: said["snapshot"]["rows"].append([1, 2]), InputError, "is no whole snapshot"),
         (lambda said: said.update(gate=[]), InputError, "is no whole snapshot"),
+        (lambda said: said["tokens"].update(budget="all"), InputError, "is no whole snapshot"),
+        (lambda said: said["tokens"].update(spent=float("inf")), InputError, "is no whole snapshot"),
+        (lambda said: said["tokens"].update(spent=-1), InputError, "is no whole snapshot"),
         (lambda said: said.update(batch="a b\x1b"), InputError, "is no whole snapshot"),
         (lambda said: said.update(snapshot=[]), InputError, "is no whole snapshot"),
         (lambda said: said["snapshot"].update(more=1), ViolationError, "it was edited"),
     ],
     ids=[
         "row gone", "verdict turned", "counts turned", "version", "format", "no content", "bin gone", "bin no text",
-        "half a row", "gate", "batch", "content no table", "one more",
+        "half a row", "gate", "budget no number", "tokens without end", "tokens below nought", "batch",
+        "content no table", "one more",
     ],
 )  # fmt: skip
 def test_an_edited_file_is_not_believed(

@@ -244,14 +244,14 @@ def test_the_lower_bound_is_that_of_bonett_and_price(better: int, worse: int, sa
     """Cases that did not change prove little when they are few: their formula, by hand."""
     many = better + worse + same + 2
     up, down = (better + 1) / many, (worse + 1) / many
-    low = up - down - stats.norm.ppf(0.95) * math.sqrt((up + down - (up - down) ** 2) / many)
-    assert paired(*changed(better, worse, same), "base").lower(0.95) == pytest.approx(low, abs=1 / many)
+    low = up - down - stats.norm.ppf(0.95) * math.sqrt((up + down - (up - down) ** 2) / (many - 1))
+    assert paired(*changed(better, worse, same), "base").lower(0.95) == pytest.approx(low)
 
 
 def test_a_candidate_that_is_worse_by_the_margin_is_seldom_proved_to_be_no_worse() -> None:
     """Twenty cases, one in ten of which got worse: at a confidence of 0.95 at most one batch in twenty may pass.
 
-    The bootstrap alone passes the eighth part: whatever batch has no worse case.
+    A bootstrap would pass every eighth: whatever batch has no worse case.
     """
     passed = 0.0
     for worse in range(21):

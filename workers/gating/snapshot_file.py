@@ -127,7 +127,12 @@ def _read(said: Mapping[str, Any], name: str) -> Frozen:
         hole_details={},
         rejects={},
         runs={row.run: row.bin for row in snapshot.rows},
-        tokens=Tokens(int(tokens["spent"]), int(tokens["durable"]), tokens["budget"], int(tokens["estimated"])),
+        tokens=Tokens(
+            _count(tokens["spent"]),
+            _count(tokens["durable"]),
+            None if tokens["budget"] is None else _count(tokens["budget"]),
+            _count(tokens["estimated"]),
+        ),
         rules=GateRules.from_mapping(said["gate"]),
     )
     names = _text(suite["name"]), _text(suite["digest"]), _text(said["candidate"])
@@ -142,6 +147,12 @@ def _name(value: object) -> BatchId:
     if not re.fullmatch(r"[A-Za-z0-9._-]+", _text(value)):
         raise ValueError(value)
     return BatchId(_text(value))
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TypeError(value)
+    return value
 
 
 def _text(value: object) -> str:

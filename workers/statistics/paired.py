@@ -88,13 +88,18 @@ class Paired:
         return None if drawn is None else Interval(drawn[0], drawn[1])
 
     def lower(self, confidence: float) -> float | None:
-        """The one-sided lower bound, likewise, with one cluster more that is all better and one that is all worse.
+        """The one-sided lower bound: m - z * error, of the clusters and two more, one all better and one all worse.
 
-        Resampled alone, clusters that did not change never do, and three of them would prove any margin. The two are
-        Bonett and Price's of 2012, who add one to each count of discordant pairs; among many clusters they are lost.
+        It is Bonett and Price's of 2012 where a case is a cluster with one trial. Clusters that did not change vary by
+        nothing, whether they are resampled or not, and three of them would prove any margin; among many, two are lost.
         """
-        drawn = self._quantiles(1 - confidence, more=True)
-        return None if drawn is None else drawn[0]
+        if not self.pairs:
+            return None
+        size = max(1, round(len(self.pairs) / len(self.clusters)))
+        found = clustered((*self.clusters, Cluster(size, size), Cluster(-size, size)))
+        assert found is not None
+        assert found.error is not None, "there are three clusters at least"
+        return found.mean - NormalDist().inv_cdf(confidence) * found.error
 
     def detectable(self, power: float = 0.8, alpha: float = 0.05) -> float | None:
         """The smallest true difference that a two-sided test at `alpha` would find with this power.
@@ -118,8 +123,8 @@ class Paired:
     def _clustered(self) -> Clustered | None:
         return clustered(self.clusters)
 
-    def _quantiles(self, *at: float, more: bool = False) -> list[float] | None:
-        """Of the difference, over resampled clusters; `more`: with the two of `lower`, of a mean cluster's size.
+    def _quantiles(self, *at: float) -> list[float] | None:
+        """Of the difference, over resampled clusters.
 
         Clusters with the same sum and count are the same to a resample, so it is drawn how often each kind comes: three
         kinds, however many cases, where a case is a cluster with one trial.
@@ -128,12 +133,9 @@ class Paired:
             return None
         import numpy as np  # noqa: PLC0415 - see the package's text
 
-        kinds: dict[tuple[float, float], int] = {}
+        kinds: dict[tuple[float, int], int] = {}
         for one in self.clusters:
-            kind = (round(one.total, 12), float(one.count))
-            kinds[kind] = kinds.get(kind, 0) + 1
-        size = len(self.pairs) / len(self.clusters)
-        for kind in ((size, size), (-size, size)) if more else ():
+            kind = (round(one.total, 12), one.count)
             kinds[kind] = kinds.get(kind, 0) + 1
         many = sum(kinds.values())
         totals, counts = np.array([kind[0] for kind in kinds]), np.array([kind[1] for kind in kinds])

@@ -91,7 +91,7 @@ def chance_to_pass(rate: float, least: float, cases: int, trials: int = 1, corre
 
 
 def chance_no_worse(shift: float, error: float, cases: int, margin: float, confidence: float | None) -> float:
-    """The chance that a rule `no_worse_than` is met, where the true difference is `shift` and its standard error `error`.
+    """The chance that a rule `no_worse_than` is met: `shift` is the true difference, `error` its standard error.
 
     Differences are taken for normal. With a `confidence` it is the lower bound that has to be within the margin, and in
     that are the two cases more of `workers.statistics.paired.Paired.lower`.
