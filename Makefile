@@ -5,7 +5,7 @@ SHELL := /bin/sh
 PY    := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-llm test soak rehearse chaos lint types docs bench bench-crash clean
+.PHONY: help demo demo-llm test soak fuzz rehearse chaos lint types docs bench bench-crash lock audit clean
 
 help:                ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -34,6 +34,9 @@ soak: .venv/.dev     ## the randomised tests, thirty times as long, chaos withou
 	  tests/test_two_buses.py tests/test_chaos_fences.py tests/test_chaos_shortening.py \
 	  tests/test_chaos.py tests/test_bench.py tests/test_bench_crash.py
 
+fuzz: .venv/.dev     ## inputs that nobody thought of, a hundred times as many as `make test` tries, and their count (EVALBUS_SOAK=N)
+	EVALBUS_SOAK=$${EVALBUS_SOAK:-100} $(PY) -m pytest -p no:xdist tests/test_fuzz.py tests/test_fuzz_server.py
+
 rehearse: .venv/.ready ## what is promised, counted against an endpoint that misbehaves, workers killed (about three minutes)
 	.venv/bin/python examples/rehearsal/rehearse.py all
 
@@ -46,6 +49,19 @@ bench: .venv/.bench  ## what a run costs, beside the machine's limit and other q
 
 bench-crash: .venv/.bench ## kill workers and servers of evalbus and other queues, and see what becomes of the jobs (fifteen minutes)
 	.venv/bin/python -m workers.benching.crash --json crash.json --markdown crash.md
+
+# The pins are for every Python that is supported, so the oldest of them makes them: `make PYTHON=python3.11 lock`.
+lock: .venv/.dev     ## pin what evalbus and all its extras need, in requirements.lock
+	$(PY) -m piptools compile --quiet --all-extras --upgrade --strip-extras --no-header --no-annotate --no-emit-options \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file .lock pyproject.toml
+	@{ printf '%s\n' \
+	  '# What evalbus and all its extras need, as it was tested: made by `make lock`, on the oldest Python that is supported.' \
+	  '# `pip install -c requirements.lock evalbus` installs no other versions; `make audit` asks for what is known against these.'; \
+	  cat .lock; } > requirements.lock && rm .lock
+
+# Strict: a package that the advisories' service does not know was not audited, and that must not look like "nothing found".
+audit: .venv/.dev    ## ask PyPI's advisories for what is known against the pinned versions (needs the network)
+	$(PY) -m pip_audit --requirement requirements.lock --no-deps --disable-pip --strict --progress-spinner off
 
 clean:               ## stop the private server; remove .venv, caches, builds and .evalbus (the demo's batches)
 	-@test ! -x .venv/bin/evalbus || .venv/bin/evalbus server stop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
@@ -9,6 +10,7 @@ import pytest
 import structlog
 
 from bus.target import Target
+from tests.fuzzing import TRIED
 from tests.servers import Kind, Missing, RealServer, binary, running
 
 
@@ -16,6 +18,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files that start processes first: they take longest, and one that begins last keeps everybody waiting."""
     slow = {item.path for item in items if item.get_closest_marker("process")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many inputs were tried, where that is the question: `make fuzz`."""
+    if "EVALBUS_SOAK" in os.environ and TRIED:
+        terminalreporter.section("inputs tried")
+        for what, count in sorted(TRIED.items()):
+            terminalreporter.write_line(f"{count:10,}  {what}")
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
 from tests.soak import times
@@ -27,8 +27,14 @@ TRIED: Counter[str] = Counter()
 """Inputs tried in this process, by what they were given to."""
 
 
-def fuzzed(what: str, *strategies: SearchStrategy[Any], count: int = 200) -> Callable[[Test], Test]:
-    """`count` inputs, times `EVALBUS_SOAK`. The same ones in each `make test`: what fails once fails again."""
+def fuzzed(
+    what: str, *strategies: SearchStrategy[Any], count: int = 200, shrink: bool = True
+) -> Callable[[Test], Test]:
+    """`count` inputs, times `EVALBUS_SOAK`. The same ones in each `make test`: what fails once fails again.
+
+    `shrink`: look for a smaller input that fails, too; not where each one takes seconds.
+    """
+    phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
 
     def wrap(test: Test) -> Test:
         @functools.wraps(test)
@@ -38,7 +44,7 @@ def fuzzed(what: str, *strategies: SearchStrategy[Any], count: int = 200) -> Cal
 
         tuned = settings(
             max_examples=times(count), deadline=None, derandomize="EVALBUS_SOAK" not in os.environ,
-            suppress_health_check=list(HealthCheck), database=None,
+            suppress_health_check=list(HealthCheck), database=None, phases=phases,
         )  # fmt: skip
         return tuned(given(*strategies)(tried))  # type: ignore[return-value]
 

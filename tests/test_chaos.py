@@ -73,6 +73,7 @@ def test_a_failover_in_a_cluster_loses_no_run(tmp_path: Path) -> None:
     assert told.checks["run.P12"][0] > 0, "its new server knows that it is another one"
 
 
+@soaked
 def test_the_shipped_example_survives_two_minutes_of_chaos(tmp_path: Path) -> None:
     """`examples/repair`, whose verdicts depend on nothing but the programs."""
     faults = "all,-failover,-cluster-failover,-server-lose-tail,-server-clock"

@@ -33,7 +33,7 @@ from workers.trees import TreeError
 __all__ = ["BUNDLE_KEY", "BundleKey", "Bundles", "Reference", "fetch", "publish", "take_key"]
 
 BUNDLE_KEY: Final = "EVALBUS_BUNDLE_KEY"
-"""The variable that holds the key, itself or by a file (`workers.secret_files`). Who has it decides what workers run."""
+"""The variable that holds the key (or a file: `workers.secret_files`). Whoever has it decides what the workers run."""
 
 _SHORTEST: Final = 16  # characters: a shorter key can be found by trying
 

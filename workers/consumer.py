@@ -42,6 +42,7 @@ log = structlog.get_logger("evalbus.consumer")
 
 _BLOCK_MS = 500  # how long one read waits; also how soon a stop or a new batch is noticed
 _LOOK_EVERY = 1.0  # seconds between two looks at the registry of batches
+_LONGEST_ENTRY = 4_096  # bytes: a run, an intent, a tool. More is nobody's of ours, and would fit into no envelope
 _OWN_AT_ONCE = 1_000  # own pending entries asked for at once; more than any number of slots
 
 
@@ -280,7 +281,7 @@ class Consumer:
     async def _drive(self, lease: Lease) -> None:
         entry = lease.entry
         try:
-            if not entry.run:
+            if not _names_a_run(entry):
                 await self._bus.dead_letter(entry, self._name, "unreadable")
                 return
             while (pause := await self._try(lease)) is not None:
@@ -377,3 +378,8 @@ class Consumer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _names_a_run(entry: Entry) -> bool:
+    """Whether an entry is one of ours. Anybody with a connection can add others, and no role may end of them."""
+    return bool(entry.run) and sum(len(value.encode()) for value in entry.fields.values()) <= _LONGEST_ENTRY

@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from bus.errors import InputError
 from bus.types import MAX_INT
-from workers.secret_files import secret
+from workers.secret_files import FILE, secret
 from workers.tables import Count, Flag, Natural, Seconds, Table, Text
 
 __all__ = ["MOST_TOKENS", "Api", "ModelTable", "Target", "other_model"]
@@ -204,7 +204,7 @@ class ModelTable(Table):
         variable = self.key_variable
         key = secret(variable).strip()
         if not key and self.key_env is not None:
-            remedy = f"export {variable} for the workers"
+            remedy = f"export {variable} for the workers, or name the file that holds it in {variable}{FILE}"
             raise InputError(f"{self.table}.key_env: {variable} is not set", remedy=remedy)
         if key and not (key.isascii() and key.isprintable() and " " not in key):
             raise InputError(f"{self.table}.key_env: what {variable} holds is not a key")

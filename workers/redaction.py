@@ -59,7 +59,7 @@ def _in_json(text: str, ascii_only: bool) -> Iterator[str]:
 
 
 def hide_variable(name: str) -> None:
-    """Never let the value of an environment variable out, nor of the file that stands for it: where it may be secret."""
+    """Never let the value of a variable out, nor of the file that stands for it, if it is one that may be secret."""
     if name not in _KNOWN:
         hide(os.environ.get(name, ""))
         hide(glance(name) if name + FILE in os.environ else "")
@@ -73,7 +73,7 @@ def hide_access(url: str | None) -> None:
         target = parse_url(url or "")
     except InputError:  # whoever opens it says so
         return
-    for password in (target.password, target.sentinel and target.sentinel.password):
+    for password in (target.password, target.sentinel.password if target.sentinel else None):
         if password is not None and len(password) >= _SHORTEST_PASSWORD:
             hide(password)
             hide(quote(password, safe=""))

@@ -3,8 +3,8 @@
     OPENAI_API_KEY=sk-…                          the secret itself
     OPENAI_API_KEY_FILE=/run/secrets/openai      a file that holds it; line ends at its end do not count
 
-It holds for `EVALBUS_URL`, `EVALBUS_BUNDLE_KEY`, `EVALBUS_TOKEN`, the key of a model or judge, and the headers of tools. A
-file is read when the secret is asked for: what was put in its place since then is what a process that starts now gets.
+It holds for `EVALBUS_URL`, `EVALBUS_BUNDLE_KEY`, `EVALBUS_TOKEN`, the keys of model and judge, and headers of tools.
+A file is read when its secret is asked for: whoever starts now gets what was put in its place since then.
 """
 
 from __future__ import annotations

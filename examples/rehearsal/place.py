@@ -137,11 +137,18 @@ class Place:
 
     def start(self, suite: Path, batch: str, *options: object, workers: int = 2, **env: str) -> Run:
         """`evalbus run SUITE`, in the background; `--json` goes to BATCH.json."""
-        out, err = self.root / f"{batch}.out", self.root / f"{batch}.err"
         words = ["run", suite, "--batch", batch, "--workers", workers, "--scorers", 1, "--json", self._json(batch)]
+        return self._begin(batch, (*words, *options), env)
+
+    def role(self, name: str, suite: Path, *options: object, **env: str) -> Run:
+        """`evalbus worker` (or another role) beside it, until it is ended."""
+        return self._begin(name, (name, "--suite", suite, *options), env)
+
+    def _begin(self, name: str, words: tuple[object, ...], env: dict[str, str]) -> Run:
+        out, err = self.root / f"{name}.out", self.root / f"{name}.err"
         with out.open("wb") as out_file, err.open("wb") as err_file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "workers.cli", *map(str, (*words, *options))],
+                [sys.executable, "-m", "workers.cli", *map(str, words)],
                 cwd=self.root, env=self._environment(env), stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file,
             )  # fmt: skip
         run = Run(process, out, err)

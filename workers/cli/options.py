@@ -31,7 +31,6 @@ __all__ = [
 ]
 
 
-
 def or_its_file(context: typer.Context, asked: typer.CallbackParam, given: str | None) -> str | None:
     """What the option's variable names by a file (`workers.secret_files`), where the option was not given itself."""
     source = context.get_parameter_source(asked.name or "")

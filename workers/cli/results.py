@@ -101,7 +101,8 @@ def serve(
     token: Annotated[
         str | None,
         typer.Option(
-            envvar="EVALBUS_TOKEN", callback=or_its_file,
+            envvar="EVALBUS_TOKEN",
+            callback=or_its_file,
             help="What browsers must show; default: one is made up where needed.",
         ),
     ] = None,

@@ -1,22 +1,25 @@
-"""Keys from the environment, with an endpoint, tools, a candidate and a judge that tell them all they can.
+"""Keys from the environment and from a file, with an endpoint, tools, a candidate and a judge that tell all they can.
 
 Then every place where something may have been written is searched: all files of the directory (logs, the server's own
-data, artifacts, `--json`, the export), what stood on the terminal, and each key of the server with its value. A word
-that is no secret was told beside them: where that is found, a key would have been found, too.
+data, artifacts, `--json`, the export, the report), what stood on the terminal, the page of metrics, and each key of the
+server with its value. A word that is no secret was told beside them: where that is found, a key would have been, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import secrets
+import tempfile
+import urllib.request
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from echo import echoing
 from findings import Findings
-from place import SUITES, Place
+from place import SUITES, Place, Run
 
 from bus.connection import Endpoint
 from bus.redis_bus import RedisBus
@@ -70,6 +73,13 @@ async def dump(home: Path) -> dict[str, bytes]:
     return found
 
 
+def page(role: Run) -> bytes:
+    """The metrics of a role that was started with `--metrics 0`: it logs the port."""
+    port = next(json.loads(line)["port"] for line in role.err.read_text().splitlines() if '"metrics.served"' in line)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return answer.read()
+
+
 def flat(value: object) -> Iterator[bytes]:
     if isinstance(value, bytes):
         yield value
@@ -88,20 +98,31 @@ def rehearse(seed: int, size: int | None) -> Findings:
     found = Findings("canary: keys from the environment never reach history, logs, errors or exports")
     keys = {
         "CANARY_MODEL_KEY": f"sk-canary-{secrets.token_hex(DRAWN // 2)}",
+        "CANARY_FILE_KEY": f"sk-canary-{secrets.token_hex(DRAWN // 2)}",
         "CANARY_TOOL_KEY": f'sk"canary\\{secrets.token_hex(DRAWN // 2)}',  # JSON and Python write this one otherwise
     }
     mark = f"mark-{secrets.token_hex(DRAWN // 2)}"
-    with Place.opened() as place, echoing() as url:
-        run = place.start(
-            SUITES / "canary", "canary", REHEARSAL_ECHO=url, CANARY_MARK=mark, EVALBUS_LOG="debug", **keys
-        )
+    with Place.opened() as place, echoing() as url, tempfile.NamedTemporaryFile("w", prefix="canary-") as file:
+        file.write(keys["CANARY_FILE_KEY"] + "\n")
+        file.flush()
+        given = {"REHEARSAL_ECHO": url, "CANARY_MARK": mark, "EVALBUS_LOG": "debug", "CANARY_FILE_KEY_FILE": file.name}
+        given |= {name: key for name, key in keys.items() if name != "CANARY_FILE_KEY"}
+        beside = place.role("worker", SUITES / "canary", "--metrics", 0, **given)
+        run = place.start(SUITES / "canary", "canary", workers=0, **given)
         ended = run.end()
         result = place.result("canary")
-        place.history("canary")
-        shown = {f"evalbus {word}": place.call(word, "canary") for word in ("status", "gate")}
+        lines = place.history("canary")
+        metrics = page(beside)
+        beside.process.terminate()
+        beside.end()
+        some = next(line["envelope"]["run"] for line in lines[1:-1] if line["envelope"].get("run"))
+        asked = [("status", "canary"), ("gate", "canary"), ("why", "canary", some), ("explain", "canary", some)]
+        asked.append(("report", "canary", "-o", "report.html"))
+        shown = {f"evalbus {words[0]}": place.call(*words) for words in asked}
         places = asyncio.run(dump(place.home))
         places |= dict(files(place.root))
         places |= {name: (done.out + done.err).encode() for name, done in shown.items()}
+        places["metrics"] = metrics
     names = sorted(result["holes"].items())
     found.count("runs", f"{result['intended']}, {result['state']} after {ended.seconds:.0f} s")
     found.count("holes", " · ".join(f"{why} {n}" for why, n in names))
@@ -114,6 +135,7 @@ def rehearse(seed: int, size: int | None) -> Findings:
         found.count(f"places where {name} stands", len(leaks))
         found.must(not leaks, f"{name} stands in {', '.join(leaks[:8])}")
     found.must(result["state"] == "closed", f"the batch is {result['state']}")
-    for kind in ("server: ", "logs/", "canary.jsonl", "canary.out"):
+    found.must(b"evalbus_steps_total" in metrics, "the page of metrics is none")
+    for kind in ("server: ", "logs/", "canary.jsonl", "canary.out", "worker.", "report.html", "evalbus why"):
         found.must(any(kind in name for name in marked), f"the search finds nothing in {kind}: it proves nothing")
     return found

@@ -3,15 +3,16 @@
 import logging
 import os
 import sys
+from pathlib import Path
 
 from workers.scoring import Score
 
-MODEL, TOOL, MARK = "CANARY_MODEL_KEY", "CANARY_TOOL_KEY", "CANARY_MARK"
+MODEL, TOOL, MARK, FILE = "CANARY_MODEL_KEY", "CANARY_TOOL_KEY", "CANARY_MARK", "CANARY_FILE_KEY_FILE"
 
 
 def told():
-    """Both keys, and a word that is none: where that is found, a key would have been found, too."""
-    return f"{os.environ[MARK]} {os.environ[MODEL]} {os.environ[TOOL]}"
+    """All three keys, and a word that is none: where that is found, a key would have been found, too."""
+    return f"{os.environ[MARK]} {os.environ[MODEL]} {os.environ[TOOL]} {Path(os.environ[FILE]).read_text()}"
 
 
 async def solve(case, run):

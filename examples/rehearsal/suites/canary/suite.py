@@ -20,7 +20,7 @@ suite = Suite(
             "http": f"{echo}/reads",
             "effects": "none",
             "remote": True,
-            "headers_env": {"X-Key": "CANARY_TOOL_KEY"},
+            "headers_env": {"X-Key": "CANARY_FILE_KEY"},
         },
         "act": {
             "http": f"{echo}/acts",
