@@ -104,6 +104,13 @@ def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert len(told.output.splitlines()) == 1
 
 
+def test_rules_are_printed_and_not_written(tmp_path: Path) -> None:
+    """A file that was asked for and is not there would be missed later."""
+    told = doctor("--acl", "--json", tmp_path / "rules.json")
+    assert told.exit_code == 2
+    assert "--json is for what is found" in told.output
+
+
 def test_a_user_with_too_few_rights_is_told_which(valkey: RealServer, tmp_path: Path) -> None:
     """A reader may look, and is no worker."""
     name = user_name(AclRole.READER, Plane.LIVE)

@@ -81,7 +81,7 @@ def test_prompts_and_tests_are_multiplied(config: Path, tmp_path: Path) -> None:
     cases = {case.id: case for case in suite.cases}
     assert list(cases) == [f"p{prompt}-{test}" for prompt in (1, 2) for test in ("t1", "t2.1", "t2.2", "t3", "t4")]
     assert suite.model is not None
-    assert suite.model.name == "gpt-4.1-mini"
+    assert (suite.model.name, suite.model.base_url) == ("gpt-4.1-mini", "https://api.openai.com/v1")
     assert cases["p1-t1"].input == "The capital of France?"
     several = cases["p2-t2.2"]
     assert several.input == [
@@ -403,7 +403,7 @@ async def test_a_converted_suite_runs(tmp_path: Path) -> None:
     promptfoo.convert(path).write(tmp_path / "suite")
     with Lab(seed=1) as lab, Stage.opened(tmp_path) as stage:
         toml = tmp_path / "suite" / "suite.toml"
-        toml.write_text(toml.read_text().replace("[model]\n", f'[model]\nbase_url = "{lab.url}/v1"\n'))
+        toml.write_text(toml.read_text().replace("https://api.openai.com/v1", f"{lab.url}/v1"))
         done = await stage.start("run", tmp_path / "suite", "--json", tmp_path / "out.json").end()
         assert done.code == 0, done.err
     assert json.loads((tmp_path / "out.json").read_text())["runs"] == {"t1#1": "pass", "t2#1": "fail"}

@@ -50,10 +50,13 @@ def test_only_a_closed_batch_is_frozen(status: BatchStatus, tmp_path: Path) -> N
 
 
 def _renamed(said: dict[str, Any]) -> None:
-    """Somebody turns a fail into a pass, counts included, and gives the file the name that it then has."""
+    """Somebody turns a fail into a pass, counts included, and gives the file the names that it then has."""
     _counted(said)
     spelt = json.dumps(said["snapshot"], ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     said["snapshot_id"] = hashlib.sha256(spelt.encode()).hexdigest()
+    rest = {name: value for name, value in said.items() if name != "digest"}
+    whole = json.dumps(rest, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    said["digest"] = hashlib.sha256(whole.encode()).hexdigest()
 
 
 def _counted(said: dict[str, Any]) -> None:
@@ -86,11 +89,14 @@ def _uncounted(said: dict[str, Any]) -> None:
         (lambda said: said.update(batch="a b\x1b"), InputError, "is no whole snapshot"),
         (lambda said: said.update(snapshot=[]), InputError, "is no whole snapshot"),
         (lambda said: said["snapshot"].update(more=1), ViolationError, "it was edited"),
+        (lambda said: said["bins"].reverse(), ViolationError, "what stands beside its snapshot is not what was frozen"),
+        (lambda said: said["tokens"].update(spent=1), ViolationError, "what stands beside its snapshot"),
+        (lambda said: said.pop("digest"), ViolationError, "what stands beside its snapshot"),
     ],
     ids=[
         "row gone", "verdict turned", "counts turned", "version", "format", "no content", "bin gone", "bin no text",
         "half a row", "gate", "budget no number", "tokens without end", "tokens below nought", "batch",
-        "content no table", "one more",
+        "content no table", "one more", "pass and fail swapped", "other tokens", "no digest",
     ],
 )  # fmt: skip
 def test_an_edited_file_is_not_believed(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bus.errors import InputError
 from bus.types import Plane
 from workers.cli.common import console, finish, guard, quiet_logs, seconds, with_endpoint
 from workers.cli.options import HomeOption, JsonFile, PlaneOption, Url
@@ -39,10 +40,16 @@ def doctor(
     from workers.doctor import examine, print_acl  # noqa: PLC0415
 
     quiet_logs()
+    if acl and json_file is not None:
+        guard(_refuse_json)
     if acl:
         guard(lambda: print_acl(plane, console()))
     elif code := guard(lambda: examine(url, home, plane or Plane.LIVE, json_file, console())):
         raise typer.Exit(code)
+
+
+def _refuse_json() -> None:
+    raise InputError("--json is for what is found; --acl prints rules", remedy="leave one of them out")
 
 
 def conform(

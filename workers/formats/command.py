@@ -44,7 +44,8 @@ def convert(options: ConvertOptions, console: Console) -> None:
     else:
         made = openai_evals.convert(path, options.grader, options.eval_name, options.model)
     made.write(options.directory)
-    console.print(f"{options.directory}: {len(made.cases):,} cases", markup=False, soft_wrap=True)
+    count = f"{len(made.cases):,} case{'s' * (len(made.cases) != 1)}"
+    console.print(f"{options.directory}: {count}", markup=False, soft_wrap=True)
     if made.left_out:
         console.print(f"left out: {', '.join(made.left_out)}", markup=False, soft_wrap=True)
     console.print(f"next: evalbus run {options.directory}", markup=False, soft_wrap=True)

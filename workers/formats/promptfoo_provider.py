@@ -11,6 +11,7 @@ from workers.formats.yaml_file import Place, YamlFile
 __all__ = ["chosen_model", "model_table"]
 
 _PROVIDERS: Final[Mapping[str, str]] = {"openai": "chat", "anthropic": "anthropic"}
+_URLS: Final[Mapping[str, str]] = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
 _SETTINGS: Final[Mapping[str, str]] = {
     "temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": "seed", "stop": "stop",
     "apiBaseUrl": "base_url", "apiKeyEnvar": "key_env",
@@ -76,7 +77,7 @@ def model_table(file: YamlFile, place: Place, provider: str, config: Mapping[str
     if api is None or not name:
         remedy = "write openai:[chat:|completion:]NAME or anthropic:[messages:]NAME, or give --model NAME"
         raise file.wrong(place, f"the provider {provider!r} is not supported", remedy)
-    table: dict[str, object] = {"name": name, **({} if api == "chat" else {"api": api})}
+    table: dict[str, object] = {"name": name, "base_url": _URLS[house], **({} if api == "chat" else {"api": api})}
     extra: dict[str, object] = {}
     for key, value in config.items():
         if key == "apiKey":

@@ -6,15 +6,18 @@
      "bins": [in the order of the suite: the first passes], "gate": {rules},
      "tokens": {spent, durable, budget, estimated},
      "snapshot_id": SHA-256 of the canonical spelling of
-     "snapshot": {accepted, bins, holes, intended, quorum, rows}
+     "snapshot": {accepted, bins, holes, intended, quorum, rows},
+     "digest": SHA-256 of the canonical spelling of all the rest
     }
 
-The snapshot proves itself: it is spelt and hashed again when it is read. What stands beside it does not, and is
-believed as the place is where the file is kept.
+The snapshot proves itself: it is spelt and hashed again when it is read, and `snapshot_id` is what the batch's close
+has printed. What stands beside it (which bin passes, the rules, the tokens) is covered by `digest`: an edit is found,
+but not one by somebody who makes the digest anew. It is believed as the place is where the file is kept.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -74,6 +77,7 @@ def freeze(one: Frozen, file: Path) -> None:
         "snapshot_id": one.snapshot.snapshot_id,
         "snapshot": json.loads(one.snapshot.canonical_bytes()),
     }
+    told["digest"] = _digest_of(told)
     write_whole(file, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -91,11 +95,21 @@ def frozen(data: bytes, name: str) -> Frozen:
     if said.get("version") != VERSION:
         raise InputError(f"is of version {json.dumps(said.get('version'))[:20]}, not {VERSION}", file=name)
     try:
-        return _read(said, name)
+        read = _read(said, name)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise InputError(
             "is no whole snapshot: a field is missing, or of another kind", file=name, remedy=_REMEDY
         ) from None
+    if said.get("digest") != _digest_of(said):
+        raise ViolationError(f"{name}: what stands beside its snapshot is not what was frozen: it was edited")
+    return read
+
+
+def _digest_of(told: Mapping[str, Any]) -> str:
+    """Of everything but the digest itself."""
+    rest = {name: value for name, value in told.items() if name != "digest"}
+    spelt = json.dumps(rest, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(spelt.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _read(said: Mapping[str, Any], name: str) -> Frozen:

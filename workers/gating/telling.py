@@ -44,7 +44,7 @@ def lines_of(figures: Figures, *, everything: bool = False) -> list[str]:
             aside = "" if few == figures.cases else f"   over {few} of {figures.cases} cases: the others have holes"
             lines.append(f"{name + 'k':<{_LABEL}}{shown}{aside}")
     if figures.comparison is not None:
-        lines += _compared(figures.comparison)
+        lines += _compared(figures.comparison, figures.trials)
     for field, groups in figures.groups.items():
         lines += [f"by {visible(field)}", *(f"  {line}" for line in columns(group_rows(groups)))]
     return lines
@@ -73,15 +73,16 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
-def _compared(one: Comparison) -> list[str]:
+def _compared(one: Comparison, trials: int) -> list[str]:
     if one.difference is None:
         return [f"{'baseline':<{_LABEL}}{visible(one.baseline)}   no case is scored in both"]
     within = "" if one.interval is None else f"   {_signed_span(one.interval)}, bootstrap, 95%"
+    test = "McNemar" if trials == 1 else "sign test over cases"
     odd = f"p {one.p_value:.4f}" if one.p_value >= _CERTAIN else f"p {one.p_value:.1e}"
     lines = [
         f"{'baseline':<{_LABEL}}{visible(one.baseline)}   {one.cases} cases in both",
         f"{'difference':<{_LABEL}}{one.difference:+.{_SIGNS}f}{within}",
-        f"{'changed':<{_LABEL}}{one.better} better · {one.worse} worse   McNemar, exact: {odd}",
+        f"{'changed':<{_LABEL}}{one.better} better · {one.worse} worse   {test}, exact: {odd}",
     ]
     if one.detectable is not None:
         lines.append(f"{'detectable':<{_LABEL}}{one.detectable:.4f}   the smallest difference that would be found")
