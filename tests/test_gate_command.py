@@ -82,7 +82,7 @@ async def test_a_baseline_may_be_a_batch_a_history_or_a_snapshot(stage: Stage) -
     for command in [stage.start("gate", "nightly", "--no-worse-than", one, *rule) for one in baselines]:
         done = await command.end()
         assert done.code == 0, done.err
-        assert "0 better · 0 worse   McNemar, exact: p 1.0000" in done.out
+        assert "0 better · 0 worse   sign test over cases, exact: p 1.0000" in done.out
         assert "-0.2500 to +0.2500 had the holes of both failed and passed" in done.out
 
 

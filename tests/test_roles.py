@@ -192,6 +192,7 @@ class Stage:
     bus: Bus = field(init=False)
     suite: Suite = field(init=False)
     processes: list[Process] = field(default_factory=list)
+    handlers: list[Worker | ScorerRole] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """The test's own bus, to look."""
@@ -230,6 +231,7 @@ class Stage:
         fragile = Fragile(self.place.bus(), moments)
         bus, runtime, consumer = cast("Bus", fragile), SystemRuntime(), ConsumerId(name or f"c{len(self.processes)}")
         made = handler(bus, runtime, consumer, self.root / "work" / consumer)
+        self.handlers.append(made)
         role = Consumer(bus, runtime, group, consumer, self._catalogue(fragile, catalogue), made)
         return self._start(fragile, role)
 
@@ -277,6 +279,8 @@ class Stage:
             process.bus.bury()
             process.task.cancel()
         await asyncio.gather(*(process.task for process in self.processes), return_exceptions=True)
+        for handler in self.handlers:
+            await handler.aclose()
         for bus in (self.bus, *(process.bus for process in self.processes)):
             await bus.aclose()
 

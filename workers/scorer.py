@@ -30,6 +30,7 @@ from workers.judging.judge import Bench, Judge, Judged
 from workers.model_plane import LimitsOf
 from workers.redaction import redacted
 from workers.scoring import Scorer, ScorerError, Sealed, make_scorer
+from workers.solving import Closable
 from workers.suite import Suite
 from workers.workspace import TreeError, directory_of, discard, make_directory, remove_tree, tree_hash, unpack
 
@@ -87,7 +88,10 @@ class ScorerRole:
         return served.suite.scorer.timeout + _BACKSTOP
 
     async def aclose(self) -> None:
-        """Close the connections to endpoints."""
+        """Close the connections to endpoints, and what scorers have open."""
+        for scorer in self._scorers.values():
+            if isinstance(scorer, Closable):
+                await scorer.aclose()
         for judge in self._judges.values():
             await judge.aclose()
 

@@ -252,6 +252,9 @@ class _TaskScorer:
             raise ScorerError(describe(error)) from error
         return replace(_verdict(self.suite, passed, value), kept=kept)
 
+    async def aclose(self) -> None:
+        self.inner.close()
+
 
 @dataclass(frozen=True, slots=True)
 class _PythonScorer:

@@ -44,6 +44,10 @@ class InspectScorer:
         self._loaded = loaded
         self._there = Background("evalbus-inspect-scorer")
 
+    def close(self) -> None:
+        """End the thread in which the task's scorers run."""
+        self._there.close()
+
     async def score(self, case: Case, answer: str) -> tuple[bool, str, bytes]:
         """Whether it passes, the deciding value as text, and what is kept of the verdict.
 
