@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,14 @@ class InspectStage(Stage):
     async def exported(self, file: Path) -> tuple[LogExport, EvalLog]:
         """The batch as a log, read again from its file."""
         made = await export_log(self.bus, BATCH, file, lambda _path: self.suite)  # type: ignore[arg-type]
-        return made, read_eval_log(str(file))
+        # In a thread without a loop: within one, Inspect would patch asyncio for the whole process.
+        return made, await asyncio.to_thread(read_eval_log, str(file))
 
     async def aclose(self) -> None:
         """End everything, the eval too."""
         await Stage.aclose(self)
         await host().aclose()
+        assert asyncio.run.__module__ == "asyncio.runners", "Inspect has patched asyncio for all tests of this process"
 
 
 async def undisturbed(suite: Suite) -> EvalLog:

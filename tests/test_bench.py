@@ -95,10 +95,10 @@ async def test_latencies_are_those_of_the_runs_behind_the_first_wave(tmp_path: P
 
 
 async def test_a_killed_workers_run_is_leased_again_after_its_lease(tmp_path: Path) -> None:
-    """Nobody starts it again under its name, so its silence is all that tells: not before half a lease time."""
+    """Nobody starts it again under its name, so its silence is all that tells: a lease time from its last heartbeat."""
     found = await measure_recovery(tmp_path / "kills", 2, 1.0)
     assert len(found.leases) == 2
-    assert min(found.leases) > 0.5
+    assert min(found.leases) > 0.1
 
 
 async def test_curves_have_a_point_for_each_size_and_each_tenth_of_the_batches(tmp_path: Path) -> None:
