@@ -293,11 +293,11 @@ def test_the_id_of_a_trace_is_what_the_page_says(tmp_path: Path) -> None:
 class Traced:
     """Spans and metrics, kept."""
 
-    def __init__(self, role: str = "worker") -> None:
+    def __init__(self) -> None:
         self.spans, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
         tracers = TracerProvider()
         tracers.add_span_processor(SimpleSpanProcessor(self.spans))
-        self.observer = Tracing(role, Plane.LIVE, tracers, MeterProvider([self.reader]))
+        self.observer = Tracing(Plane.LIVE, tracers, MeterProvider([self.reader]))
 
     def named(self, beginning: str) -> list[ReadableSpan]:
         return [span for span in self.spans.get_finished_spans() if span.name.startswith(beginning)]

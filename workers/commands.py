@@ -101,6 +101,11 @@ class Finished:
         lines = redacted(self.stderr.decode(errors="replace")).strip().splitlines()
         return " ".join(lines[-1].split())[:300] if lines else ""
 
+    @property
+    def told(self) -> str:
+        """How it ended, and its last line where there is one."""
+        return f"{self.outcome}: {self.last_line}" if self.last_line else self.outcome
+
 
 def clean_environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a command: a small fixed one, and what `extra` names.

@@ -94,10 +94,11 @@ class Following:
         try:
             due = await self._archivist.due(info)
             if not due or now < self._again.get(batch, float("-inf")):
-                self._behind -= set() if due > _BEHIND else {batch}
+                if due <= _BEHIND:
+                    self._behind.discard(batch)
                 return 0
-            # Also where another archivist has it: each planner admits, and only one archives.
-            self._behind |= {batch} if due > _BEHIND else set()
+            if due > _BEHIND:  # also where another archivist has it: each planner admits, and only one archives
+                self._behind.add(batch)
             await self._archivist.one(info)
         except Taken:
             self._again[batch] = now + _LOOK_EVERY

@@ -33,6 +33,7 @@ from bus.errors import EvalbusError
 from workers.cases import Case
 from workers.commands import CommandError, Finished, fill, passed_on, run_limited
 from workers.comparing import Compare, TargetError, includes, is_exact, is_number, patterns_of
+from workers.searching import SearchError, is_found
 from workers.suite import Suite, function_of
 from workers.trees import TreeError
 from workers.usercode import UserCodeError, call_guarded, describe
@@ -124,23 +125,10 @@ class _ComparingScorer:
 
 # --- searching --------------------------------------------------------------------------------------------
 
-_FOUND: Final = 10
-_NOT_FOUND: Final = 11
-_SEARCH: Final = f"""
-import json, re, sys
-asked = json.load(sys.stdin)
-found = any(re.search(pattern, asked["answer"], asked["flags"]) for pattern in asked["patterns"])
-sys.exit({_FOUND} if found else {_NOT_FOUND})
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class _RegexScorer:
-    """A search in a process of its own.
-
-    Some patterns take exponential time on some answers, and Python's `re` can neither be interrupted nor lets
-    other threads run meanwhile: in this process, one answer would silence the scorer until its lease is gone.
-    """
+    """A search for the pattern, or for those of the target."""
 
     suite: Suite
 
@@ -150,20 +138,14 @@ class _RegexScorer:
             patterns = patterns_of(case.target, table)
         except TargetError as error:
             raise ScorerError(str(error)) from error
-        asked = {
-            "patterns": patterns,
-            "answer": sealed.answer,
-            "flags": int(re.IGNORECASE if table.ignore_case else 0),
-        }
-        finished = await _run(
-            [sys.executable, "-I", "-S", "-c", _SEARCH],
-            self.suite,
-            cwd=Path(tempfile.gettempdir()),
-            stdin=json.dumps(asked).encode(),
-        )
-        if finished.exit_code not in (_FOUND, _NOT_FOUND):
-            raise ScorerError(f"searching {patterns[0][:100]!r}: {_told(finished)}")
-        return _verdict(self.suite, finished.exit_code == _FOUND)
+        flags = re.IGNORECASE if table.ignore_case else 0
+        try:
+            found = await is_found(
+                patterns, sealed.answer, flags=flags, timeout=table.timeout, limits=self.suite.limits.of_commands
+            )
+        except SearchError as error:
+            raise ScorerError(str(error)) from error
+        return _verdict(self.suite, found)
 
 
 # --- programs ---------------------------------------------------------------------------------------------
@@ -203,8 +185,8 @@ class _CommandScorer:
         if _end_of(finished) in table.pass_on:
             return _verdict(self.suite, True)
         if _end_of(finished) in table.fail_on:
-            return _verdict(self.suite, False, note=_told(finished))
-        raise ScorerError(f"{command[0]}: {_told(finished)}")
+            return _verdict(self.suite, False, note=finished.told)
+        raise ScorerError(f"{command[0]}: {finished.told}")
 
 
 def _end_of(finished: Finished) -> int | str:
@@ -214,10 +196,6 @@ def _end_of(finished: Finished) -> int | str:
     if finished.truncated:
         return "output"
     return "signal" if finished.exit_code is None else finished.exit_code
-
-
-def _told(finished: Finished) -> str:
-    return f"{finished.outcome}: {finished.last_line}" if finished.last_line else finished.outcome
 
 
 async def _run(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from bus.errors import ReplyError
 from bus.info import Info, parse_info
 from bus.scripts import all_scripts
+from bus.streams import fields_of
 from bus.target import Target
 from bus.wire import Reply, Wire
 
@@ -75,7 +76,7 @@ async def take_vitals(target: Target) -> Vitals:
     try:
         async with asyncio.timeout(2 * _SILENCE):
             info = parse_info(await wire.call("INFO"))
-            settings = _pairs(await _asked(wire, "CONFIG", "GET", *_SETTINGS))
+            settings = await _asked(wire, "CONFIG", "GET", *_SETTINGS)
             user = await _asked(wire, "ACL", "WHOAMI")
             trips, ahead = await _clocked(wire)
             sources = all_scripts("run")
@@ -83,7 +84,7 @@ async def take_vitals(target: Target) -> Vitals:
             return Vitals(
                 target=target,
                 info=info,
-                settings=settings,
+                settings=None if settings is None else fields_of(settings),
                 user=user.decode() if user is not None else None,
                 passwordless=await _is_open(wire, user),
                 round_trips=sorted(trips),
@@ -105,13 +106,6 @@ async def _asked(wire: Wire, *command: str | bytes) -> Reply:
         return await wire.call(*command)
     except ReplyError:
         return None
-
-
-def _pairs(flat: Reply) -> Mapping[str, str] | None:
-    if flat is None:
-        return None
-    words = [word.decode(errors="replace") for word in flat]
-    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 async def _clocked(wire: Wire) -> tuple[list[float], float]:

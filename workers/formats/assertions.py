@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-import tempfile
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from workers.cases import Case
-from workers.commands import CommandError, run_limited
 from workers.scoring import Score, ScorerError, Sealed
+from workers.searching import SearchError, is_found
 from workers.usercode import UserCodeError, call_guarded, load_function
 
 __all__ = ["RUBRIC", "SUPPORTED", "Assertions", "Held", "check"]
@@ -121,7 +119,10 @@ class Assertions:
         turned, kind = kind.startswith("not-"), kind.removeprefix("not-")
         value = assertion.get("value")
         if kind == "regex":
-            held = Held.of(await _found(str(value), answer))
+            try:
+                held = Held.of(await is_found([str(value)], answer, timeout=_PATIENCE))
+            except SearchError as error:
+                raise ScorerError(str(error)) from error
         elif kind == "levenshtein":
             from rapidfuzz.distance import Levenshtein  # noqa: PLC0415 - an extra
 
@@ -242,25 +243,3 @@ _LISTS: Final = ("contains-all", "contains-any", "icontains-all", "icontains-any
 _NEED_TEXT: Final = ("contains", "icontains", "starts-with", "ends-with", "regex", "levenshtein", "python")
 SUPPORTED: Final = frozenset((*_PLAIN, "regex", "levenshtein", "python"))
 """Without their `not-`."""
-
-_FOUND: Final = 10
-_NOT_FOUND: Final = 11
-_SEARCH: Final = f"""
-import json, re, sys
-asked = json.load(sys.stdin)
-sys.exit({_FOUND} if re.search(asked["pattern"], asked["answer"]) else {_NOT_FOUND})
-"""
-
-
-async def _found(pattern: str, answer: str) -> bool:
-    """A search in a process of its own: some patterns take for ever on some answers, and could not be interrupted."""
-    asked = json.dumps({"pattern": pattern, "answer": answer}).encode()
-    try:
-        finished = await run_limited(
-            [sys.executable, "-I", "-S", "-c", _SEARCH], cwd=Path(tempfile.gettempdir()), stdin=asked, timeout=_PATIENCE
-        )
-    except CommandError as error:
-        raise ScorerError(str(error)) from error
-    if finished.exit_code not in (_FOUND, _NOT_FOUND):
-        raise ScorerError(f"searching {pattern[:100]!r}: {finished.outcome}")
-    return finished.exit_code == _FOUND

@@ -6,7 +6,6 @@ followed, each once: a file that unfolds into millions of values by aliases of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,10 +103,3 @@ class YamlFile:
 def _dotted(place: Place) -> str:
     told = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
     return f"{told}: " if told else ""
-
-
-def as_mapping(file: YamlFile, value: object, place: Place) -> Mapping[str, object]:
-    """The value, if it is a mapping. Raises InputError."""
-    if not isinstance(value, Mapping):
-        raise file.wrong(place, "must be a mapping")
-    return value

@@ -108,8 +108,13 @@ def frozen(data: bytes, name: str) -> Frozen:
 def _digest_of(told: Mapping[str, Any]) -> str:
     """Of everything but the digest itself."""
     rest = {name: value for name, value in told.items() if name != "digest"}
-    spelt = json.dumps(rest, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(spelt.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(_spelt(rest)).hexdigest()
+
+
+def _spelt(value: Mapping[str, Any]) -> bytes:
+    """JSON in the one spelling that is hashed, as `Snapshot.canonical_bytes` has it."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _read(said: Mapping[str, Any], name: str) -> Frozen:
@@ -122,8 +127,7 @@ def _read(said: Mapping[str, Any], name: str) -> Frozen:
         holes={RunId(_text(run)): _text(why) for run, why in content["holes"]},
         rows=tuple(_row(*row) for row in content["rows"]),
     )
-    spelt = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
-    if spelt != snapshot.canonical_bytes() or said["snapshot_id"] != snapshot.snapshot_id:
+    if _spelt(content) != snapshot.canonical_bytes() or said["snapshot_id"] != snapshot.snapshot_id:
         named = brief(str(said["snapshot_id"]), 64)
         raise ViolationError(f"{name}: the snapshot in it is not the one that it names, {named}: it was edited")
     _check(snapshot, name)

@@ -76,6 +76,6 @@ def observing(options: RoleOptions, consumer: str) -> Observing:
         from workers.observing.tracing import Tracing, providers  # noqa: PLC0415 - likewise
 
         tracers, meters = providers(options.role, consumer)
-        made.observers.append(Tracing(options.role, options.plane, tracers, meters))
+        made.observers.append(Tracing(options.plane, tracers, meters))
         made.providers = [tracers, meters]  # type: ignore[list-item]  # the SDK's, which can be shut down
     return made

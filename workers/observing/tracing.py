@@ -56,9 +56,9 @@ def trace_id_of(plane: Plane, batch: BatchId, run: RunId) -> int:
 class Tracing:
     """An observer that makes spans."""
 
-    def __init__(self, role: str, plane: Plane, tracers: TracerProvider, meters: MeterProvider) -> None:
+    def __init__(self, plane: Plane, tracers: TracerProvider, meters: MeterProvider) -> None:
         """The providers say where things go; `providers` makes them by the environment."""
-        self._role, self._plane = role, plane
+        self._plane = plane
         self._tracer = tracers.get_tracer("evalbus")
         meter = meters.get_meter("evalbus")
         self._usage = meter.create_histogram(
