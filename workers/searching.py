@@ -39,7 +39,7 @@ async def is_found(
     timeout: float,  # noqa: ASYNC109 - a limit of the process, as in `run_limited`
     limits: Limits | None = None,
 ) -> bool:
-    """Whether any of the patterns is in the answer. `flags` are those of `re`, `timeout` seconds. Raises SearchError."""
+    """Whether any of the patterns is in the answer. `flags` are of `re`, `timeout` is seconds. Raises SearchError."""
     asked = {"patterns": list(patterns), "answer": answer, "flags": int(flags)}
     try:
         finished = await run_limited(
