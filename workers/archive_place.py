@@ -35,7 +35,7 @@ def probe(directory: Path) -> None:
     """Write there, and leave nothing. Raises OSError."""
     file = directory / f".evalbus-{secrets.token_hex(8)}.tmp.zst"
     os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    file.unlink()
+    file.unlink(missing_ok=True)  # an archivist that has just taken over clears what others have begun, this too
 
 
 def not_writable(directory: Path, error: Exception) -> InputError:

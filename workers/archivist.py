@@ -12,6 +12,10 @@
 | retire | nothing | goes on |
 
 A segment is cut when there are enough entries for one and some that stay: those who watch a batch read its newest ones.
+
+The lease is short, so that another soon goes on for one that was killed, and is renewed while a segment is written and
+while there is nothing to write. One that lost it all the same (it was stopped, or its disk was slow and its loop stood
+still) is refused at the trim, by its epoch.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import contextlib
 import os
 import secrets
 import socket
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -30,7 +35,7 @@ import structlog
 from bus import failpoints
 from bus.archived import Segment, Standing, claim, retire_segment, standing_of
 from bus.cluster import ServerBus
-from bus.errors import InputError, ViolationError
+from bus.errors import EvalbusError, InputError, ViolationError
 from bus.history import Far, chained_lines
 from bus.port import BatchInfo
 from bus.redis_bus import RedisBus
@@ -44,7 +49,8 @@ __all__ = ["Archivist", "Taken"]
 log = structlog.get_logger("evalbus.archivist")
 
 _LARGEST: Final = 16 << 20  # bytes of lines after which a segment ends: whoever reads one holds it in memory
-_LEASE_MS: Final = 30_000  # of silence after which another may take over; a segment takes a second
+_LEASE_MS: Final = 5_000  # of silence after which another may take over
+_RENEWED: Final = 3  # times within a lease
 _TURN: Final = 50  # lines between two moments at which others in this process may go on
 
 
@@ -58,12 +64,20 @@ class Taken(InputError):
 
 @dataclass(slots=True)
 class _Held:
-    """A batch whose archive this one holds."""
+    """A batch whose archive this one holds, or stands by for."""
 
     files: SegmentFiles
+    """It remembers the segments that it has seen: who stands by looks again and again."""
     epoch: int = 0
+    """Under which this one holds it; 0: it does not."""
     checked: str = ""
-    """The digest of the segment up to which the files were found to be there."""
+    """The digest of the segment up to which the files were found to be there, since this one holds it."""
+    renewed: float = float("-inf")
+    """When its lease was, by the loop's clock."""
+
+    def lost(self) -> None:
+        """Another holds it, or may by now."""
+        self.epoch, self.checked = 0, ""
 
 
 @dataclass(slots=True)
@@ -91,6 +105,7 @@ class Archivist:
         while await self.due(info):
             await self.one(info)
             written += 1
+        await self.keep(info)
         return written
 
     async def due(self, info: BatchInfo) -> int:
@@ -99,10 +114,17 @@ class Archivist:
         length = int(await at.link.command("XLEN", at.keys(info.spec.batch).history))
         return max(0, length - most(self.segment) + self.segment) // self.segment
 
+    async def keep(self, info: BatchInfo) -> None:
+        """Renew the lease where this one has it, while nothing is due: it is not to lapse under one that is well."""
+        held = self._held.get(info.incarnation)
+        if held is not None and held.epoch and asyncio.get_running_loop().time() >= held.renewed + self._renew_after:
+            await self._renew(await self.bus.of(info.spec.batch), info.spec.batch, held)
+
     async def let_go(self, info: BatchInfo) -> None:
         """Whoever comes next need not wait for the lease's end."""
         batch = info.spec.batch
-        if self._held.pop(info.incarnation, None) is not None:
+        held = self._held.pop(info.incarnation, None)
+        if held is not None and held.epoch:
             await claim(await self.bus.of(batch), batch, self._id, self._by, self._place, 0)
 
     @property
@@ -120,8 +142,9 @@ class Archivist:
             await asyncio.to_thread(held.files.chain, standing)
             await asyncio.to_thread(held.files.make)
         decision = await claim(at, batch, self._id, self._by, self._place, self.lease_ms)
+        held.renewed = asyncio.get_running_loop().time()
         if decision.reason == "taken":
-            self._held.pop(info.incarnation, None)
+            held.lost()
             raise Taken(batch, str(decision.answer["by"]))
         if not decision.applied:
             raise InputError(f"batch {batch!r} cannot be archived: {decision}")
@@ -132,11 +155,12 @@ class Archivist:
             if left.number != standing.number:
                 await asyncio.to_thread(held.files.chain, left, standing.number)
             standing = left
-        segment = await self._written(at, batch, held.files, standing)
+        async with self._renewing(at, batch, held):
+            segment = await self._written(at, batch, held.files, standing)
         retired = await retire_segment(at, batch, self._id, epoch, segment)
         if not retired.applied:
             # The file stays: what it is called, it is. Nothing counts it, unless the other one wrote the very same.
-            self._held.pop(info.incarnation, None)
+            held.lost()
             why = "another archivist has taken over" if retired.reason == "stale_archivist" else str(retired)
             raise InputError(f"segment {segment.number} of the history of batch {batch!r} was refused: {why}")
         removed = int(retired.answer.get("removed", segment.entries))
@@ -146,6 +170,37 @@ class Archivist:
             )
         held.checked = segment.digest
         log.info("segment.archived", batch=batch, number=segment.number, entries=segment.entries, last=segment.last)
+
+    @property
+    def _renew_after(self) -> float:
+        return self.lease_ms / 1000 / _RENEWED
+
+    async def _renew(self, at: RedisBus, batch: BatchId, held: _Held) -> None:
+        decision = await claim(at, batch, self._id, self._by, self._place, self.lease_ms)
+        held.renewed = asyncio.get_running_loop().time()
+        if not decision.applied or int(decision.answer["epoch"]) != held.epoch:
+            held.lost()  # by now; what this one is about to trim is refused
+
+    @contextlib.asynccontextmanager
+    async def _renewing(self, at: RedisBus, batch: BatchId, held: _Held) -> AsyncIterator[None]:
+        """However long the block takes, its lease does not lapse; unless this whole process stands still."""
+        over = asyncio.Event()
+
+        async def renew() -> None:
+            while held.epoch:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), self._renew_after)
+                if over.is_set():
+                    return
+                with contextlib.suppress(EvalbusError):  # who writes meets the same, and says so
+                    await self._renew(at, batch, held)
+
+        renewing = asyncio.create_task(renew())
+        try:
+            yield
+        finally:
+            over.set()
+            await renewing
 
     async def _written(self, at: RedisBus, batch: BatchId, files: SegmentFiles, standing: Standing) -> Segment:
         """The next segment, on the disk and under its name."""

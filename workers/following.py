@@ -84,28 +84,49 @@ class Following:
             while await self._tend(info):
                 pass
             self._behind.discard(name)
-            await self._archivist.let_go(info)
+            self._again.pop(name, None)
+            with contextlib.suppress(EvalbusError):  # its lease ends by itself
+                await self._archivist.let_go(info)
         for name in names:
-            if name not in self._known and (found := await self._bus.info(name)) is not None:
-                self._known[name] = found
+            if name not in self._known and self._is_its_turn(name):
+                await self._learn(name)
+
+    async def _learn(self, batch: BatchId) -> None:
+        """What it declared. One that cannot be read (another release's, say) must not hold up those behind it."""
+        try:
+            found = await self._bus.info(batch)
+        except Exception as error:
+            self._put_off(batch, error)
+        else:
+            if found is not None:
+                self._known[batch] = found
+
+    def _is_its_turn(self, batch: BatchId) -> bool:
+        return asyncio.get_running_loop().time() >= self._again.get(batch, float("-inf"))
+
+    def _put_off(self, batch: BatchId, error: Exception) -> None:
+        """Said once, and tried again in a while."""
+        why = str(error) if isinstance(error, EvalbusError | OSError) else repr(error)
+        log.error("archive.failed", batch=batch, why=why)
+        self._again[batch] = asyncio.get_running_loop().time() + _AGAIN
 
     async def _tend(self, info: BatchInfo) -> int:
-        batch, now = info.spec.batch, asyncio.get_running_loop().time()
+        batch = info.spec.batch
         try:
             due = await self._archivist.due(info)
-            if not due or now < self._again.get(batch, float("-inf")):
+            if not due or not self._is_its_turn(batch):
                 if due <= _BEHIND:
                     self._behind.discard(batch)
+                if not due:  # one that fails lets its lease lapse: another's disk may have room
+                    await self._archivist.keep(info)
                 return 0
             if due > _BEHIND:  # also where another archivist has it: each planner admits, and only one archives
                 self._behind.add(batch)
             await self._archivist.one(info)
         except Taken:
-            self._again[batch] = now + _LOOK_EVERY
+            self._again[batch] = asyncio.get_running_loop().time() + _LOOK_EVERY
         except Exception as error:  # also an entry that no client of ours writes, and that cannot be spelt
-            why = str(error) if isinstance(error, EvalbusError | OSError) else repr(error)
-            log.error("archive.failed", batch=batch, why=why)
-            self._again[batch] = now + _AGAIN
+            self._put_off(batch, error)
             self._behind.discard(batch)  # the batch comes first
         else:
             return 1

@@ -19,7 +19,7 @@ import contextlib
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,15 @@ _CHAIN = slice(-67, -3)  # where the chain stands in a line: before `"}` and the
 
 
 @dataclass(frozen=True, slots=True)
+class _Seen:
+    """A file as it was when its first line was read, and which segment that line names as the one before."""
+
+    size: int
+    mtime_ns: int
+    previous: Digest
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentFiles:
     """The segments of one batch in an archive's directory."""
 
@@ -49,6 +58,7 @@ class SegmentFiles:
     batch: BatchId
     plane: str
     incarnation: str
+    _seen: dict[tuple[int, Digest], _Seen] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, archive: Path, info: BatchInfo) -> SegmentFiles:
@@ -77,15 +87,14 @@ class SegmentFiles:
     def chain(self, standing: Standing, after: int = 0) -> list[tuple[int, Digest]]:
         """The segments behind number `after`, first to last: found from the last one, each by what the next one names.
 
-        Reads their first lines only. Raises InputError for one that is missing, or another batch's; ViolationError.
+        Reads their first lines only, each once while its file stays as it is. Raises InputError for one that is
+        missing, or another batch's; ViolationError.
         """
         found: list[tuple[int, Digest]] = []
         number, digest = standing.number, standing.digest
         while number > after:
             found.append((number, digest))
-            with reading(self._there(number, digest, standing)) as lines:
-                opening = self._opening(lines.readline(LONGEST_LINE), number, digest)
-            number, digest = number - 1, Digest(opening["previous"])
+            number, digest = number - 1, self._previous(number, digest, standing)
         if number == 0 and digest != NOTHING:
             raise ViolationError(f"{self.directory}: segment 1 follows another one: {digest}")
         return found[::-1]
@@ -155,6 +164,20 @@ class SegmentFiles:
                 self.directory.rmdir()
         except OSError as error:
             raise InputError(f"cannot be removed: {error.strerror}", file=self.directory) from error
+
+    def _previous(self, number: int, digest: Digest, standing: Standing) -> Digest:
+        """Which segment stands before this one. Raises as `chain`."""
+        file = self._there(number, digest, standing)
+        try:
+            told = file.stat()
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", file=file) from error
+        seen = self._seen.get((number, digest))
+        if seen is None or (seen.size, seen.mtime_ns) != (told.st_size, told.st_mtime_ns):
+            with reading(file) as lines:
+                opening = self._opening(lines.readline(LONGEST_LINE), number, digest)
+            seen = self._seen[number, digest] = _Seen(told.st_size, told.st_mtime_ns, Digest(opening["previous"]))
+        return seen.previous
 
     def _there(self, number: int, digest: Digest, standing: Standing | None) -> Path:
         file = self.file_of(number, digest)
