@@ -116,21 +116,25 @@ class ServerFacts:
         return f"{self.product.capitalize()} {'.'.join(map(str, self.version))}"
 
 
-async def check_fit(target: Target, *, plane: Plane = Plane.LIVE, commands: Sequence[str] = COMMANDS) -> ServerFacts:
+async def check_fit(
+    target: Target, *, plane: Plane = Plane.LIVE, commands: Sequence[str] = COMMANDS, may_evict: bool = False
+) -> ServerFacts:
     """Examine a server, for a user who will call `commands`; none when it is only looked at.
+
+    `may_evict`: one that may drop keys is not refused for it, and the rest is asked: whoever asks judges that himself.
 
     Of a cluster each primary is; the facts are those of the first, the warnings those of all. Raises ServerUnreachable
     or ServerUnfit, and InputError for the files of TLS.
     """
     if target.cluster is None:
-        return await _check_one(await located(target), plane, commands, shards=None)
+        return await _check_one(await located(target), plane, commands, shards=None, may_evict=may_evict)
     primaries = await Topology(target).primaries(plane)
-    found = [await _check_one(one.target, plane, commands, shards=one.shards) for one in primaries]
+    found = [await _check_one(one.target, plane, commands, shards=one.shards, may_evict=may_evict) for one in primaries]
     return replace(found[0], warnings=tuple(line for one in found for line in one.warnings))
 
 
 async def _check_one(
-    target: Target, plane: Plane, commands: Sequence[str], *, shards: Sequence[int] | None
+    target: Target, plane: Plane, commands: Sequence[str], *, shards: Sequence[int] | None, may_evict: bool
 ) -> ServerFacts:
     """`shards`: those that a primary of a cluster has; None for a single server."""
     address = target.address()
@@ -145,7 +149,7 @@ async def _check_one(
     try:
         info = await _loaded(target, wire)
         async with asyncio.timeout(_SILENCE):
-            return await _examine(target, plane, commands, wire, info, shards)
+            return await _examine(target, plane, commands, wire, info, shards, may_evict=may_evict)
     except (ServerUnreachable, TimeoutError) as error:
         _unreachable(target, error)
     except ReplyError as error:
@@ -167,7 +171,14 @@ async def _loaded(target: Target, wire: Wire) -> Info:
 
 
 async def _examine(
-    target: Target, plane: Plane, commands: Sequence[str], wire: Wire, info: Info, shards: Sequence[int] | None
+    target: Target,
+    plane: Plane,
+    commands: Sequence[str],
+    wire: Wire,
+    info: Info,
+    shards: Sequence[int] | None,
+    *,
+    may_evict: bool,
 ) -> ServerFacts:
     product: Literal["redis", "valkey"] = "valkey" if "valkey_version" in info else "redis"
     number = info.get(f"{product}_version")
@@ -189,7 +200,7 @@ async def _examine(
 
     config = await _config(wire)
     policy = config.get("maxmemory-policy") or info.get("maxmemory_policy", "not known")
-    if policy != "noeviction":
+    if policy != "noeviction" and not may_evict:
         remedy = "CONFIG SET maxmemory-policy noeviction"
         _unfit(target, f"its maxmemory-policy is {policy}: it may drop keys that the fences rest on", remedy)
     at = [0] if shards is None else shards

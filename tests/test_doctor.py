@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import mmap
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +14,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from bus.acl import AclRole, rule, user_name
+from bus.info import parse_info
 from bus.keys import BatchKeys, registry
 from bus.target import Tls
 from bus.types import BatchId, Plane
+from tests.batches import Batch
 from tests.servers import RealServer, running
 from workers.checkup.batches import judge_left
 from workers.checkup.findings import Finding, Level, exit_code
 from workers.checkup.machine import judge_machine
-from workers.checkup.server import judge_server
+from workers.checkup.server import BYTES_PER_CALL, BYTES_PER_RUN, judge_server
 from workers.checkup.vitals import Vitals, take_vitals
 from workers.cli import app
 
@@ -54,13 +59,15 @@ def test_a_server_that_is_well_needs_nothing(any_real_server: RealServer, tmp_pa
     """Exit code 0, no remedy, the same in the file."""
     told = doctor("--url", any_real_server.target.url, "--home", tmp_path, "--json", tmp_path / "found.json")
     assert told.exit_code == 0, told.output
-    assert "→" not in told.output
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["exit_code"] == 0
-    questions = {finding["question"] for findings in found["found"].values() for finding in findings}
+    said = [finding for findings in found["found"].values() for finding in findings]
+    assert {one["question"] for one in said if one["remedy"]} <= {"allocator"}  # as it was built
+    assert ("→" in told.output) == any(one["remedy"] for one in said)
+    questions = {finding["question"] for finding in said}
     assert questions >= {
-        "version", "append-only file", "eviction", "memory", "replication", "rights", "user", "clock", "scripts",
-        "latency", "connections", "open files", "disk", "batches",
+        "version", "append-only file", "eviction", "memory", "allocator", "replication", "rights", "user", "clock",
+        "scripts", "latency", "connections", "open files", "disk", "batches",
     }  # fmt: skip
 
 
@@ -87,13 +94,76 @@ def test_what_makes_it_less_safe_is_a_warning(
 def test_a_server_that_may_drop_keys_cannot_be_used(
     valkey: RealServer, tuned: Callable[..., None], tmp_path: Path
 ) -> None:
-    """Exit code 4, and still everything else is looked at."""
+    """Exit code 4, told once, and still everything else is looked at: the rights, too."""
     tuned(maxmemory_policy="allkeys-lru")
     told = doctor("--url", valkey.target.url, "--home", tmp_path)
     assert told.exit_code == 4
+    assert told.output.count("allkeys-lru") == 1
+    assert "  rights             all that the roles need, and to prune" in told.output
     assert "✗ eviction" in told.output
     assert "CONFIG SET maxmemory-policy noeviction" in told.output
     assert "latency" in told.output
+
+
+@pytest.mark.parametrize(
+    ("allocator", "level", "hinted"),
+    [
+        ("jemalloc-5.3.0", Level.OK, False),
+        ("jemalloc, preloaded", Level.OK, False),
+        ("libc", Level.OK, True),
+        (None, Level.UNKNOWN, False),
+    ],
+    ids=["built-in", "preloaded", "libc", "not-known"],
+)
+async def test_another_allocator_is_a_hint(
+    healthy: RealServer, allocator: str | None, level: Level, hinted: bool
+) -> None:
+    """It costs time and nothing else: whoever has a gate on the exit code need not do anything."""
+    vitals = await take_vitals(healthy.target)
+    [said] = of(judge_server(replace(vitals, allocator=allocator)), "allocator")
+    assert said.level is level
+    assert ("LD_PRELOAD" in said.remedy) == hinted
+    assert exit_code([said]) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+async def test_a_preloaded_allocator_is_seen_of_a_server_on_this_machine(
+    healthy: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INFO goes on telling what the server was built with, and the hint would be for ever."""
+    real = "workers.checkup.vitals.parse_info"
+
+    def said(text: bytes) -> dict[str, str]:  # this process plays the server's
+        return {**parse_info(text), "mem_allocator": "libc", "process_id": str(os.getpid())}
+
+    monkeypatch.setattr(real, said)
+    assert (await take_vitals(healthy.target)).allocator == "libc"
+    library = tmp_path / "libjemalloc.so.2"
+    library.write_bytes(b"no library")
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
+        assert (await take_vitals(healthy.target)).allocator == "jemalloc, preloaded"
+
+
+async def test_the_room_is_told_by_what_a_run_holds(valkey: RealServer, server: object) -> None:
+    """Neither twice as many runs as there will be, nor half: the figure goes with the code."""
+    runs = 50
+    batch = await Batch.open(valkey.target.address(), runs=runs)
+    before = await _held(batch)
+    await batch.admit()
+    for _ in range(runs):
+        await batch.scored()
+    assert 0.7 < (await _held(batch) - before) / runs / BYTES_PER_RUN < 1.15
+    await batch.aclose()
+    vitals = await take_vitals(valkey.target)
+    ample = {"used_memory": "0", "maxmemory": str(1_000_000 * (BYTES_PER_RUN + BYTES_PER_CALL))}
+    [said] = of(judge_server(replace(vitals, info={**vitals.info, **ample})), "memory")
+    assert said.answer.endswith("room for 2,000,000 runs that call nothing, 1,000,000 with a call each")
+
+
+async def _held(batch: Batch) -> int:
+    """Bytes of all that the batch has on its server."""
+    found = await batch.wire.call("KEYS", f"evb:*:b:{batch.name}:*")
+    return sum([int(await batch.wire.call("MEMORY", "USAGE", key, "SAMPLES", 0)) for key in found])
 
 
 def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:

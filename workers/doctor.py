@@ -88,16 +88,16 @@ async def _primaries(target: Target, plane: Plane) -> Sequence[Primary]:
 
 
 async def _fitness(target: Target, plane: Plane) -> Finding:
-    """Whether the roles would start: what they themselves ask before they do."""
+    """Whether the roles would start: what they themselves ask before they do, but for eviction, which has its line."""
     ask = "rights"
     try:
-        await check_fit(target, plane=plane)
+        await check_fit(target, plane=plane, may_evict=True)
     except ServerUnfit as error:
         return Finding(
             ask, Level.PROBLEM, str(error), "evalbus doctor --acl prints users with the rights that each role needs"
         )
     try:
-        await check_fit(target, plane=plane, commands=PRUNING)
+        await check_fit(target, plane=plane, commands=PRUNING, may_evict=True)
     except ServerUnfit:
         return Finding(ask, Level.OK, "all that planner, worker and scorer need; not those to prune")
     return Finding(ask, Level.OK, "all that the roles need, and to prune")

@@ -7,10 +7,12 @@ them anyway. Of what the user may not ask, nothing is known, and that is no erro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bus.errors import ReplyError
 from bus.info import Info, parse_info
@@ -49,6 +51,8 @@ class Vitals:
     """Scripts that the server does not compile, with its error."""
     scripts: int
     """How many were tried."""
+    allocator: str | None
+    """That of its memory, as it was built, or as was found to be preloaded; None when the server does not say."""
 
     def setting(self, name: str) -> str | None:
         """A setting; None when it is not known."""
@@ -95,9 +99,20 @@ async def take_vitals(target: Target) -> Vitals:
                     if isinstance(answer, ReplyError)
                 },
                 scripts=len(sources),
+                allocator=_allocator(target, info),
             )
     finally:
         wire.close()
+
+
+def _allocator(target: Target, info: Info) -> str | None:
+    """INFO tells what the server was built with. What is preloaded instead is seen of a server on this machine only."""
+    built = info.get("mem_allocator")
+    if built == "libc" and target.host in (None, "localhost", "127.0.0.1", "::1"):
+        with contextlib.suppress(OSError):  # no /proc, or another user's process
+            if "jemalloc" in Path(f"/proc/{info.get('process_id')}/maps").read_text(errors="replace"):
+                return "jemalloc, preloaded"
+    return built
 
 
 async def _asked(wire: Wire, *command: str | bytes) -> Reply:
