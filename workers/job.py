@@ -60,6 +60,7 @@ _HAND_BACKS = 20  # of a run, beside its deliveries, before it counts as one tha
 _SHORTEST_LIFE = 10_000  # ms; a disk of a process that was merely slow should not be given up
 _LONGEST_NAME = 200
 _SHOWN_NAME = 60  # characters of one that is none: enough to recognise it
+_NAMED = 3  # batches, in answer to one that is none
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -184,9 +185,7 @@ async def fetch_outcome(bus: ServerBus, batch: BatchId) -> Outcome:
 
 async def fetched(bus: ServerBus, batch: BatchId) -> Fetched:
     """What a batch is now, with what it is made of. Raises InputError when there is none of that name."""
-    whole = await whole_of(bus, batch)
-    if whole is None:
-        raise InputError(await _no_such_batch(bus, batch))
+    whole = await existing(bus, batch)
     counters = await counters_of(bus, whole)
     if not counters.status.ended:
         return Fetched(Outcome.of(whole.info, counters, None), whole, None)
@@ -194,6 +193,14 @@ async def fetched(bus: ServerBus, batch: BatchId) -> Fetched:
         return await fetched(bus, batch)
     closing = await closing_of(bus, whole)
     return Fetched(Outcome.of(whole.info, closing.counters, closing.snapshot, closing.details), whole, closing)
+
+
+async def existing(bus: ServerBus, batch: BatchId) -> Whole:
+    """What is there under a name. Raises InputError, with the nearest names, when there is nothing."""
+    whole = await whole_of(bus, batch)
+    if whole is None:
+        raise InputError(await _no_such_batch(bus, batch))
+    return whole
 
 
 async def info_of(bus: ServerBus, batch: BatchId) -> BatchInfo:
@@ -214,11 +221,14 @@ async def info_of(bus: ServerBus, batch: BatchId) -> BatchInfo:
 async def _no_such_batch(bus: ServerBus, batch: BatchId) -> str:
     import difflib  # noqa: PLC0415 - only a wrong name needs it
 
-    known = [str(name) for name in await bus.all_batches()]
+    known = sorted(str(name) for name in await bus.all_batches())
     near = difflib.get_close_matches(batch, known, n=3, cutoff=0.4)
-    hint = f"; did you mean {', '.join(near)}?" if near else "; there are none" if not known else ""
-    plane = "" if near else f", plane {bus.plane}"  # it may be on the other one
-    return f"no batch {batch!r} on this server{plane}{hint}"
+    if near:
+        return f"no batch {batch!r} on this server; did you mean {', '.join(near)}?"
+    others = f" and {len(known) - _NAMED} others" if len(known) > _NAMED else ""
+    hint = f"it has {', '.join(known[-_NAMED:])}{others}" if known else "there are none"
+    other = next(plane for plane in Plane if plane is not bus.plane)  # it may be there
+    return f"no batch {batch!r} on this server, plane {bus.plane}; {hint} (another plane: --plane {other})"
 
 
 def log_directory(home: Path, batch: BatchId) -> Path:

@@ -20,6 +20,7 @@ COMMANDS = (
     work.run,
     work.rescore,
     results.status,
+    results.show,
     gates.gate,
     gates.plan,
     gates.calibrate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +15,7 @@ from workers.cli.options import HomeOption, PlaneOption, Url, or_its_file
 if TYPE_CHECKING:
     from bus.cluster import ServerBus
 
-__all__ = ["review", "serve", "status", "top"]
+__all__ = ["review", "serve", "show", "status", "top"]
 
 
 def status(
@@ -34,6 +35,49 @@ def status(
     async def look(bus: ServerBus) -> None:
         screen = console()
         await (show_all(bus, screen) if batch is None else show_one(bus, batch, screen))
+
+    with_bus(look, url, home, plane)
+
+
+def show(
+    batch: Annotated[str, typer.Argument(help="The batch.")],
+    run: Annotated[str | None, typer.Argument(help="One run, CASE#TRIAL, with its transcript; none: a table.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="VERDICT", help="Runs in this bin, or holes for this reason; repeatable."),
+    ] = None,
+    suite: Annotated[
+        Path | None, typer.Option("--suite", help="A copy of the suite, for inputs and targets; default: where it was.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write them here, as JSON lines.")] = None,
+    url: Url = None,
+    plane: PlaneOption = Plane.LIVE,
+    home: HomeOption = None,
+) -> None:
+    """Show what was answered, run by run, beside verdict and target; of one run, its transcript.
+
+    evalbus show nightly --only fail
+
+    evalbus show nightly 'case-7#1'
+    """
+    from workers.files import check_writable  # noqa: PLC0415
+    from workers.showing import show_batch, show_run  # noqa: PLC0415
+
+    quiet_logs()
+
+    def check() -> None:
+        if run is not None and (only or output is not None):
+            raise InputError("--only and --output are about all runs", remedy="leave out the run")
+        if output is not None:
+            check_writable(output)
+
+    guard(check)
+
+    async def look(bus: ServerBus) -> None:
+        if run is None:
+            await show_batch(bus, batch, only or (), suite, output, console())
+        else:
+            await show_run(bus, batch, run, suite, console())
 
     with_bus(look, url, home, plane)
 

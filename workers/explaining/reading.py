@@ -27,7 +27,7 @@ from workers.history_files import LONGEST_LINE, name_of, reading
 from workers.job import info_of
 from workers.whole import part_with
 
-__all__ = ["Told", "read_file", "read_server"]
+__all__ = ["Told", "no_such_run", "read_file", "read_server"]
 
 _NAMED = 3
 _SHOWN = 60  # characters of a name that is none: enough to recognise it
@@ -67,7 +67,7 @@ async def read_server(bus: ServerBus, batch: BatchId, run: str, archive: Path | 
     info = await info_of(bus, batch)
     known = await bus.run_ids(batch)
     if run not in known:
-        raise _no_such_run(batch, run, known)
+        raise no_such_run(batch, run, known)
     found = _Found(Picker(run))
     at = await bus.of(batch)
     if archive is None:
@@ -104,11 +104,12 @@ def read_file(file: str | Path, run: str) -> Told:
             found.add(Line(told.id, told.fence, told.op, told.verb, told.reason, told.envelope, told.args, told.answer))
         lines.end()
     if run not in found.runs:
-        raise _no_such_run(header.batch, run, found.runs)
+        raise no_such_run(header.batch, run, found.runs)
     return Told(story_of(header.batch, run, found.lines))
 
 
-def _no_such_run(batch: str, run: str, known: Iterable[str]) -> InputError:
+def no_such_run(batch: str, run: str, known: Iterable[str]) -> InputError:
+    """What is said of a run that a batch does not have, with the nearest that it has."""
     names = list(known)
     # A case without its trial is the likeliest slip: a short name for several runs.
     near = [name for name in names if name.rpartition("#")[0] == run][:_NAMED]

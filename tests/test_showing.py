@@ -1,0 +1,138 @@
+"""`evalbus show`: what was answered, run by run, on a real server."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from bus.errors import InputError
+from bus.redis_bus import RedisBus
+from bus.target import Target
+from tests.judge_stage import JudgeStage, judged_by
+from tests.model_stage import A, B, ModelStage, OnServer
+from tests.test_roles import BATCH
+from workers import redaction
+from workers.lab import Lab
+from workers.showing import show_batch, show_run
+
+SUITE = """\
+cases = "cases.jsonl"
+lease = "5s"
+[solver]
+python = "agent.py:solve"
+[scorer]
+kind = "exact"
+"""
+CASES = """\
+{"id": "a", "input": "one", "target": "ONE"}
+{"id": "b", "input": "two", "target": "2"}
+{"id": "c", "input": "no", "target": "3"}
+"""
+SOLVER = """\
+async def solve(case, run):
+    await run.note("first line\\n    second \\x1b[2J line")
+    return {"one": "ONE", "two": "too" * 40}[case.input]
+"""
+
+
+@pytest.fixture
+async def stage(server: Target, tmp_path: Path) -> AsyncIterator[ModelStage]:
+    """A pass, a fail with a long answer, and a hole."""
+    one = ModelStage(OnServer(server), tmp_path)
+    await one.declare(SUITE, agent_DOT_py=SOLVER, cases_DOT_jsonl=CASES)
+    await one.run_to_the_end()
+    yield one
+    await one.aclose()
+
+
+def bus_of(stage: ModelStage) -> RedisBus:
+    """As the command has it."""
+    assert isinstance(stage.bus, RedisBus)
+    return stage.bus
+
+
+async def table(stage: ModelStage, *only: str, suite: Path | None = None, output: Path | None = None) -> list[str]:
+    """The lines of the table."""
+    console = Console(file=io.StringIO(), width=40)
+    await show_batch(bus_of(stage), BATCH, only, suite, output, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+async def in_full(stage: ModelStage, run: str) -> str:
+    """One run's screen."""
+    console = Console(file=io.StringIO(), width=40)
+    await show_run(bus_of(stage), BATCH, run, None, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+async def test_each_run_has_its_verdict_its_answer_and_its_target(stage: ModelStage) -> None:
+    """A hole has what it said last; what is long is cut, and a line is a line however narrow the screen."""
+    title, *rows = await table(stage)
+    assert title.split() == ["run", "verdict", "answer", "target"]
+    assert rows[0].split() == ["a#1", "pass", "ONE", "ONE"]
+    assert rows[1].split()[:2] == ["b#1", "fail"]
+    assert rows[1].split()[2] == ("too" * 20)[:59] + "…"
+    assert rows[2].startswith("c#1  solver_error  KeyError: 'no'")
+
+
+async def test_only_those_that_are_asked_for(stage: ModelStage) -> None:
+    """By bin or by a hole's reason; a word that is neither is one line with the nearest."""
+    assert [line.split()[0] for line in await table(stage, "fail", "solver_error")] == ["run", "b#1", "c#1"]
+    with pytest.raises(InputError, match=r"no run is 'fial' \(did you mean fail\?\)"):
+        await table(stage, "fial")
+
+
+async def test_the_file_has_all_of_it(stage: ModelStage, tmp_path: Path) -> None:
+    """A JSON object a run, nothing cut."""
+    assert await table(stage, output=tmp_path / "all.jsonl") == [f"3 runs in {tmp_path / 'all.jsonl'}"]
+    rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    asked, said = {"input": "two", "target": "2"}, {"answer": "too" * 40, "value": "0", "detail": ""}
+    assert rows[1] == {"run": "b#1", "verdict": "fail", **asked, **said}
+    assert (rows[2]["answer"], rows[2]["verdict"]) == (None, "solver_error")
+
+
+async def test_a_run_is_shown_with_its_transcript(stage: ModelStage) -> None:
+    """Line by line, and nothing in it that a terminal would obey; an unknown one is met with the nearest."""
+    text = await in_full(stage, B)
+    assert "input      two\n" in text
+    assert f"answer     {'too' * 40}\n" in text
+    assert "  1   note         first line\n                       second \N{REPLACEMENT CHARACTER}[2J line\n" in text
+    assert "\x1b" not in text
+    with pytest.raises(InputError, match=r"no run 'b' in batch 'b'; did you mean b#1\?"):
+        await in_full(stage, "b")
+
+
+async def test_without_the_suite_the_answers_are_shown_all_the_same(stage: ModelStage) -> None:
+    """And why there is no target; a suite that has changed since is said to have."""
+    suite = next(stage.root.rglob("suite.toml"))
+    suite.write_text(suite.read_text() + "strip = false\n")
+    assert (await table(stage))[-1] == f"{suite} has changed since the batch was made"
+    suite.unlink()
+    assert (await table(stage))[-1] == "inputs and targets are in the suite, which is not at hand: --suite DIR"
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    """The judge's endpoint."""
+    with Lab(seed=1) as one:
+        yield one
+
+
+async def test_what_the_judge_said_stands_beside_its_grade(server: Target, lab: Lab, tmp_path: Path) -> None:
+    """Its words are kept by their digest; the screen has the words."""
+    stage = JudgeStage(OnServer(server), tmp_path)
+    await stage.judge(judged_by(lab), {"a": "It greets. GRADE: C"})
+    stage.planner()
+    stage.worker()
+    stage.scorer()
+    await stage.closed()
+    assert "value      C: It greets. GRADE: C\n" in await in_full(stage, A)
+    await stage.aclose()
+    redaction.forget()
