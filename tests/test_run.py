@@ -155,16 +155,18 @@ async def test_what_goes_wrong_beside_the_answer_is_a_hole_by_its_name_and_below
     assert result["runs"] == {"fine#1": "pass"}
     assert result["gate"]["passed"] is not True
     for run, why, said in (
-        ("solver-raises#1", "solver_error", "ValueError: no such tool"),
+        ("solver-raises#1", "solver_error", r"ValueError: no such tool \(agent\.py:[0-9]+\)"),
         ("scorer-sleeps#1", "scorer_error", "timed out after 0.5 s"),
     ):
         assert re.search(rf"^ +{run} +{why} +{said}$", done.out, re.MULTILINE)
     assert f"  logs in {stage.home / 'logs' / 'b'}" in done.out
+    logged = "".join(file.read_text() for file in (stage.home / "logs" / "b").iterdir())
+    assert "Traceback (most recent call last)" in logged
     async with stage.watch("b") as batch:
         raised, slow = await batch.row("solver-raises#1"), await batch.row("scorer-sleeps#1")
         assert raised is not None
         assert slow is not None
-        assert (raised.attempts, raised.detail) == (1, "ValueError: no such tool")
+        assert (raised.attempts, raised.detail.partition(" (")[0]) == (1, "ValueError: no such tool")
         assert (slow.score_attempts, slow.detail) == (1, "timed out after 0.5 s")
 
 

@@ -197,7 +197,7 @@ async def test_a_case_that_blocks_its_workers_event_loop_becomes_poison(stage: S
     )
     done = await stage.call("run", suite, *SMALL)
     assert done.code == 0, done.err
-    assert "ended (its event loop was blocked), started again" in done.err
+    assert "ended (its event loop was blocked: where, its log says; " in done.err
     assert result_of(stage)["holes"] == {"judge_failed": 1, "poison": 1}
     said = "".join(log.read_text() for log in (stage.home / "logs" / "b").iterdir())
     assert '"event": "loop.blocked"' in said

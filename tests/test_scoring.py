@@ -293,16 +293,16 @@ async def test_a_function_judges(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("raise ValueError('no')", "ValueError: no"),
-        ("import sys; sys.exit(0)", "SystemExit: 0"),
-        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("raise ValueError('no')", "ValueError: no (judge.py:4)"),
+        ("import sys; sys.exit(0)", "SystemExit: 0 (judge.py:4)"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt (judge.py:4)"),
         ("return None", "the scorer returned NoneType, not a Score or a bool"),
         ("return 1", "the scorer returned int, not a Score or a bool"),
         ("return 'pass'", "the scorer returned str, not a Score or a bool"),
         ("return Score('passed', '1')", "the bin 'passed' is not declared (the bins are pass, fail)"),
         ("return Score('pass', 0.5)", "the score's value is float, it must be text"),
         ("return Score('pass', 'x' * 201)", "the score's value has 201 characters, the most is 200"),
-        ("raise TimeoutError", "TimeoutError"),
+        ("raise TimeoutError", "TimeoutError (judge.py:4)"),
         ("raise asyncio.CancelledError", "it was cancelled by its own code"),
     ],
 )

@@ -113,25 +113,25 @@ async def test_a_function_works_in_the_workspace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("raise ValueError('no\\nluck')", "ValueError: no luck"),
-        ("raise KeyError", "KeyError"),
-        ("import sys; sys.exit(3)", "SystemExit: 3"),
-        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
-        ("raise BaseException('no')", "BaseException: no"),
+        ("raise ValueError('no\\nluck')", "ValueError: no luck (agent.py:5)"),
+        ("raise KeyError", "KeyError (agent.py:5)"),
+        ("import sys; sys.exit(3)", "SystemExit: 3 (agent.py:5)"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt (agent.py:5)"),
+        ("raise BaseException('no')", "BaseException: no (agent.py:5)"),
         ("return 42", "the solver returned int, an answer is text (str)"),
         ("return None", "the solver returned NoneType, an answer is text (str)"),
         ("return b'x'", "the solver returned bytes, an answer is text (str)"),
         ("return '\\ud800'", "the answer is not valid Unicode (a lone surrogate at 0)"),
-        ("raise ExceptionGroup('g', [OSError('inner')])", "OSError: inner"),
+        ("raise ExceptionGroup('g', [OSError('inner')])", "OSError: inner (agent.py:5)"),
         ("raise asyncio.CancelledError", "it was cancelled by its own code"),
         ("raise StopIteration", "RuntimeError: coroutine raised StopIteration"),
-        ("raise Odd", "Odd"),
-        ("raise RuntimeError('x' * 1000)", "RuntimeError: " + "x" * 285 + "…"),
+        ("raise Odd", "Odd (agent.py:5)"),
+        ("raise RuntimeError('x' * 1000)", "RuntimeError: " + "x" * 285 + "… (agent.py:5)"),
     ],
 )
 @pytest.mark.parametrize("kind", ["async def", "def"])
 async def test_whatever_a_function_does_wrong_is_one_line(tmp_path: Path, kind: str, body: str, said: str) -> None:
-    """The line becomes the detail of the hole `solver_error`; the worker lives."""
+    """The line becomes the detail of the hole `solver_error`, with where it was raised; the worker lives."""
     odd = "class Odd(Exception):\n    def __str__(self): raise RuntimeError\n"
     code = f"import asyncio\n{odd}{kind} solve(case, run):\n    {body}\n"
     assert await failure(python(tmp_path / "suite", code), tmp_path) == said

@@ -216,7 +216,7 @@ def _how(code: int) -> str:
     if code == STOPPED:
         return "told to stop by somebody else"
     if code == BLOCKED:
-        return "its event loop was blocked"
+        return "its event loop was blocked: where, its log says; a solver that blocks is a plain `def`"
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
 
 

@@ -246,7 +246,7 @@ class _PythonScorer:
             async with asyncio.timeout(self.suite.scorer.timeout):
                 verdict = await call_guarded(self.function, case, sealed)
         except UserCodeError as error:
-            raise ScorerError(error.problem) from error
+            raise ScorerError(error.placed) from error
         except TimeoutError:
             raise ScorerError(f"timed out after {self.suite.scorer.timeout:g} s") from None
         if isinstance(verdict, bool):

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import structlog
 
 from workers.cases import Case
 from workers.commands import CommandError, fill, passed_on, run_limited
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Closable", "Solver", "SolverError", "SolverTimeoutError", "make_solver"]
 
+
+log = structlog.get_logger("evalbus.solving")
 
 _OF_THE_MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What a disk says that takes no more. On another machine the same run may write as it likes."""
@@ -89,6 +93,8 @@ class _PythonSolver:
     """A function of the suite, async or plain."""
 
     function: Callable[..., object]
+    told: set[str] = field(default_factory=set)
+    """What its traceback was logged of: an error that a thousand runs end with is one traceback."""
 
     async def solve(self, case: Case, run: Run) -> str:
         try:
@@ -96,7 +102,10 @@ class _PythonSolver:
         except UserCodeError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno in _OF_THE_MACHINE:
                 raise error.__cause__ from None
-            raise SolverError(error.problem) from error
+            if error.place not in self.told:
+                self.told.add(error.place)
+                log.info("solver.raised", place=error.place, exc_info=error.__cause__)
+            raise SolverError(error.placed) from error
         if not isinstance(answer, str):
             raise SolverError(f"the solver returned {type(answer).__name__}, an answer is text (str)")
         return _text(answer)

@@ -31,12 +31,20 @@ Function = Callable[..., object]
 
 
 class UserCodeError(Exception):
-    """The suite's code cannot be used. `problem` is one clause; `line` is where in its file, when known."""
+    """The suite's code cannot be used. `problem` is one clause; `line` is where in its file, when known.
 
-    def __init__(self, problem: str, line: int | None = None) -> None:
+    `place` is where in the suite a call of it failed: `agent.py:8`, or nothing.
+    """
+
+    def __init__(self, problem: str, line: int | None = None, place: str = "") -> None:
         """See the class."""
         super().__init__(problem)
-        self.problem, self.line = problem, line
+        self.problem, self.line, self.place = problem, line, place
+
+    @property
+    def placed(self) -> str:
+        """The problem, and where it is."""
+        return f"{self.problem} ({self.place})" if self.place else self.problem
 
 
 def describe(error: BaseException, limit: int = 300) -> str:
@@ -121,6 +129,18 @@ def _line_in(error: BaseException, path: Path) -> int | None:
         return error.lineno
     frames = traceback.extract_tb(error.__traceback__)
     return next((frame.lineno for frame in reversed(frames) if frame.filename == str(path)), None)
+
+
+def _place_of(error: BaseException) -> str:
+    """The innermost line of the suite's own on the way to the error: what its author looks for first."""
+    if isinstance(error, BaseExceptionGroup) and (inner := _place_of(error.exceptions[0])):
+        return inner
+    if _active is None:
+        return ""
+    frames = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    ours = Path(__file__).parent  # a suite beside this package
+    own = [(file, line) for file, line in frames if file.is_relative_to(_active) and not file.is_relative_to(ours)]
+    return f"{own[-1][0].relative_to(_active)}:{own[-1][1]}" if own else ""
 
 
 _active: Path | None = None
@@ -224,4 +244,4 @@ async def call_guarded(function: Function, *arguments: object) -> object:
     except GeneratorExit:  # nobody waits for us any more
         raise
     except BaseException as error:
-        raise UserCodeError(describe(error)) from error
+        raise UserCodeError(describe(error), place=_place_of(error)) from error
