@@ -104,6 +104,19 @@ def test_a_role_is_a_python_like_any_other_once_it_is_loaded() -> None:
     assert done.stdout.split() == ["True", "None", "rich"]
 
 
+def test_the_collector_does_not_look_through_what_was_loaded() -> None:
+    """It would, each time that it looks through all that is old: modules and classes, and no cycle to be freed."""
+    code = (
+        "import workers.role, gc, weakref\n"
+        "class Node: pass\n"
+        "loaded = gc.get_freeze_count()\n"
+        "node = Node(); node.me = node; gone = weakref.ref(node); del node; gc.collect()\n"
+        "print(loaded > len(gc.get_objects()), gone() is None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]
+
+
 def test_no_script_is_put_together_before_it_is_called() -> None:
     """There are forty, each of several files, and a role calls a handful."""
     code = (
