@@ -121,9 +121,10 @@ class RedisBus(CallSteps, ToolSteps):
         )
 
     async def counters(self, batch: BatchId) -> Counters:
-        """Progress: one read of the batch's hash, and one of its desk's."""
-        row_reply, in_flight = await self._link.commands(
-            [("HGETALL", self.keys(batch).batch_row), ("HGET", self.keys(batch).desk(), "in_flight")]
+        """Progress: one read of the batch's hash, with one of its desk's and the number of those under review."""
+        keys = self.keys(batch)
+        row_reply, in_flight, review = await self._link.commands(
+            [("HGETALL", keys.batch_row), ("HGET", keys.desk(), "in_flight"), ("SCARD", keys.review)]
         )
         row = _pairs(row_reply)
         if "status" not in row:  # what is played by a fence's own scripts is counted without a declaration
@@ -151,7 +152,7 @@ class RedisBus(CallSteps, ToolSteps):
             bins=family("bin:"),
             hole_reasons=family("hole:"),
             refusals=family("refused:"),
-            review=int(await self._link.command("SCARD", self.keys(batch).review)),
+            review=int(review),
             snapshot_id=row.get("snapshot"),
             spent=number("spent"),
             durable=number("durable"),
@@ -201,22 +202,23 @@ class RedisBus(CallSteps, ToolSteps):
     ) -> list[Entry]:
         """New entries, at most `count`; waits up to `block_ms` for the first."""
         streams = {self.keys(batch).stream(group.stream): batch for batch in batches}
-        # Only when all are empty does one read wait, for one entry each, on as many streams as there is room for.
-        found = await self.read_now(group, consumer, batches, count)
-        if found or not streams:
-            return found
+        # COUNT holds for each stream by itself. Of several, those that have something are asked first, one at a time;
+        # when all are empty, one read waits on as many of them as there is room for.
+        if len(streams) != 1:
+            found = await self.read_now(group, consumer, batches, count)
+            if found or not streams:
+                return found
         self._turn = (self._turn + count) % len(streams)
         awaited = [*streams, *streams][self._turn : self._turn + min(count, len(streams))]
         reply = await self._group_read(
-            group, streams, "XREADGROUP", "GROUP", group.on_server, consumer, "COUNT", 1, "BLOCK", max(block_ms, 1),
-            "STREAMS", *awaited, *([">"] * len(awaited)),
+            group, streams, "XREADGROUP", "GROUP", group.on_server, consumer, "COUNT", count // len(awaited),
+            "BLOCK", max(block_ms, 1), "STREAMS", *awaited, *([">"] * len(awaited)),
         )  # fmt: skip
         return delivered(reply, group, streams)
 
     async def read_now(self, group: Group, consumer: ConsumerId, batches: Sequence[BatchId], count: int) -> list[Entry]:
         """New entries that are there already, at most `count`."""
         streams = {self.keys(batch).stream(group.stream): batch for batch in batches}
-        # COUNT holds for each stream by itself. One stream at a time keeps to what there is room for.
         found: list[Entry] = []
         for stream in streams:
             reply = await self._group_read(

@@ -197,6 +197,16 @@ async def test_a_hundred_runs_are_admitted_at_once_and_no_more(server: Target) -
         assert (await batch.admit()).answer["why_stopped"] == "drained"
 
 
+@pytest.mark.parametrize("room", [2, 64])
+async def test_a_read_that_waits_is_given_what_a_step_admits_together(batch: Batch, room: int) -> None:
+    """Given one and then the others, it would have two steps made where one would do. It has room for so many."""
+    reading = asyncio.create_task(batch.bus.read(Group.WORKER, W1, [batch.name], room, 60_000))
+    while "flags=b" not in (await batch.wire.call("CLIENT", "LIST")).decode():
+        await asyncio.sleep(0)
+    await batch.admit()
+    assert [entry.run for entry in await soon(reading)] == batch.runs[:room]
+
+
 # --- abandon ----------------------------------------------------------------------------------------------
 
 
