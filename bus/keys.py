@@ -31,7 +31,7 @@ from __future__ import annotations
 import binascii
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bus.types import BatchId, Digest, Plane, RunId
 
@@ -112,9 +112,15 @@ class BatchKeys:
     plane: Plane
     batch: BatchId
     shard: int = 0
+    _start: str = field(init=False, repr=False, compare=False)
+    """What all of them begin with."""
+
+    def __post_init__(self) -> None:
+        """Spelt once: each command names some."""
+        object.__setattr__(self, "_start", f"evb:{{{self.plane}.{self.shard}}}:b:{self.batch}:")
 
     def _key(self, *parts: str) -> str:
-        return ":".join((f"evb:{{{self.plane}.{self.shard}}}:b", self.batch, *parts))
+        return self._start + ":".join(parts)
 
     @property
     def registry(self) -> str:
@@ -186,11 +192,12 @@ class BatchKeys:
 
     def run(self, run: RunId) -> str:
         """One run's hash."""
-        return self._key("run", run)
+        return f"{self._start}run:{run}"
 
     def transcript(self, run: RunId, conversation: int | None = None) -> str:
         """The events of one conversation of a run; without one, of a chain as fence 7 itself names it."""
-        return self._key("transcript", run if conversation is None else f"{run}~{conversation}")
+        chain = run if conversation is None else f"{run}~{conversation}"
+        return f"{self._start}transcript:{chain}"
 
     def desk(self, name: str = RUNS_DESK) -> str:
         """The desk `runs`, `model` or `judge`."""

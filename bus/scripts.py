@@ -306,7 +306,7 @@ async def _evaluate(wire: Wire, target: Script, tail: Sequence[str | bytes | int
         # Its answer is of no interest: where it failed, the call finds no script, and whoever loads it then says why.
         wire.call("SCRIPT", "LOAD", target.text).add_done_callback(_forget)
     try:
-        return await wire.call("EVALSHA", target.sha, *tail)
+        return await wire.call("EVALSHA", target.sha, *tail, text=True)
     except ReplyError as error:
         if error.code != "NOSCRIPT":
             raise
@@ -328,29 +328,17 @@ async def _load_and_call(wire: Wire, target: Script, loads: int, tail: Sequence[
     if wire.loads[target.sha] == loads:
         wire.loads[target.sha] += 1
         commands.insert(0, ("SCRIPT", "LOAD", target.text))
-    answers = await wire.calls(commands)
+    answers = await wire.calls(commands, text=True)
     for answer in answers:
-        if isinstance(answer, ReplyError):
+        if isinstance(answer, Exception):
             raise answer from None
     return answers[-1]
 
 
 def read_decision(target: Script, reply: Reply) -> Decision:
     """`[verb, reason, by, name, value, …]` as a Decision. An answer that the header does not admit is a bug: raises."""
-    try:  # twice as fast as with a handler for what nearly never comes
-        words = [item.decode() if type(item) is bytes else _text(item) for item in reply]
-    except UnicodeDecodeError:
-        words = _text(reply)
-    verb, reason, by = words[0], words[1] or None, words[2]
+    verb, reason, by = reply[:3]
     said = f"{verb} {reason}" if reason else verb
     if said not in target.returns:
         raise ViolationError(f"{target.name} answered {said!r}, which its header does not name")
-    return Decision(_VERBS[verb], reason, by, dict(zip(words[3::2], words[4::2], strict=True)))
-
-
-def _text(value: Reply) -> Reply:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogatepass")
-    if isinstance(value, list):
-        return [_text(item) for item in value]
-    return value
+    return Decision(_VERBS[verb], reason or None, by, dict(zip(reply[3::2], reply[4::2], strict=True)))

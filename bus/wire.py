@@ -20,7 +20,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import hiredis
 
@@ -34,6 +34,8 @@ Reply = Any
 _CONNECT_TIMEOUT = 5.0  # seconds; a server that does not take a connection by then is not there
 _AT_ONCE = 16
 """Commands in one write, at most: the server works on them while we pack those that come after."""
+_READ_AT_ONCE = 64 * 1024
+"""Bytes; they are read into the same place each time, which costs less than a new one."""
 SILENCE = 15.0
 """Seconds without a byte while replies are due: the connection is half open, or the server stopped."""
 
@@ -52,34 +54,60 @@ class Address:
     client_name: str = "evalbus"
 
 
-class _Waiting(asyncio.Protocol):
+class _Due(NamedTuple):
+    """Replies that somebody waits for: one, or a list of `several`. `text`: its bytes are UTF-8, and given as str."""
+
+    waiter: asyncio.Future[Reply]
+    several: int
+    text: bool
+
+
+class _Waiting(asyncio.BufferedProtocol):
     """The reading half: replies to futures, first in, first out."""
 
     def __init__(self) -> None:
-        self.reader = hiredis.Reader(replyError=ReplyError, protocolError=ReplyError)
-        self.waiters: deque[asyncio.Future[Reply]] = deque()
+        # Half of a surrogate pair may be in a text; see `_packed`.
+        self.reader = hiredis.Reader(
+            replyError=ReplyError, protocolError=ReplyError, encoding="utf-8", errors="surrogatepass"
+        )
+        self.due: deque[_Due] = deque()
         self.heard = True
         self.lost: ServerUnreachable | None = None
         self.transport: asyncio.Transport | None = None
+        self._bytes = bytearray(_READ_AT_ONCE)
+        self._gathered: list[Reply] = []  # of the first that are due, when these are several
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._bytes
+
+    def buffer_updated(self, nbytes: int) -> None:
         self.heard = True
-        self.reader.feed(data)
+        self.reader.feed(self._bytes, 0, nbytes)
+        due = self.due
         while True:
+            first = due[0] if due else None
             try:
-                reply = self.reader.gets()
+                reply = self.reader.gets(first is not None and first.text)
             except ReplyError as error:  # not a reply at all: the stream is out of step, nothing after it counts
                 self.fail(ServerUnreachable(f"the server's answer cannot be read: {error}"))
                 return
+            except UnicodeDecodeError as error:  # a reply, and whole
+                reply = error
             if reply is False:
                 return
-            if not self.waiters:  # it speaks unasked only to turn a client away; nothing after it would be in step
+            if first is None:  # it speaks unasked only to turn a client away; nothing after it would be in step
                 self.fail(ServerUnreachable(f"the server said, without being asked: {reply}"))
                 return
-            waiter = self.waiters.popleft()
+            waiter, several, _ = first
+            if several:
+                self._gathered.append(reply)
+                if len(self._gathered) < several:
+                    continue
+                reply, self._gathered = self._gathered, []
+            due.popleft()
             if waiter.done():  # cancelled meanwhile; its reply is dropped, the order is kept
                 continue
             if isinstance(reply, Exception):
@@ -94,8 +122,8 @@ class _Waiting(asyncio.Protocol):
         self.lost = self.lost or error
         if self.transport is not None:
             self.transport.abort()
-        while self.waiters:
-            waiter = self.waiters.popleft()
+        while self.due:
+            waiter = self.due.popleft().waiter
             if not waiter.done():
                 waiter.set_exception(ServerUnreachable(str(error)))
 
@@ -187,28 +215,37 @@ class Wire:
         """True once the connection is gone; a Wire does not come back."""
         return self._waiting.lost is not None or self._transport.is_closing()
 
-    def call(self, *command: str | bytes | int) -> asyncio.Future[Reply]:
-        """Queue one command. The future's result is its reply; its exception a ReplyError or ServerUnreachable."""
+    def call(self, *command: str | bytes | int, text: bool = False) -> asyncio.Future[Reply]:
+        """Queue one command. The future's result is its reply; its exception a ReplyError or ServerUnreachable.
+
+        `text`: all bytes in the reply are UTF-8, and come as str; UnicodeDecodeError where they are not.
+        """
+        return self._queue((command,), 0, text)
+
+    def calls(
+        self, commands: Sequence[Sequence[str | bytes | int]], *, text: bool = False
+    ) -> asyncio.Future[list[Reply | ReplyError]]:
+        """Queue many commands, in one write; error replies are returned in place, not raised."""
+        return self._queue(commands, len(commands), text)
+
+    def _queue(
+        self, commands: Sequence[Sequence[str | bytes | int]], several: int, text: bool
+    ) -> asyncio.Future[Reply]:
         waiter: asyncio.Future[Reply] = self._loop.create_future()
         if self._waiting.lost is not None:
             waiter.set_exception(ServerUnreachable(str(self._waiting.lost)))
             return waiter
+        if not commands:
+            waiter.set_result([])
+            return waiter
+        packed = [_packed(command) for command in commands]  # all or, where one cannot be packed, none
         if not self._buffer:
             self._loop.call_soon(self._flush)
-        self._buffer.append(_packed(command))
-        self._waiting.waiters.append(waiter)
+        self._buffer += packed
+        self._waiting.due.append(_Due(waiter, several, text))
         if len(self._buffer) >= _AT_ONCE:
             self._flush()
         return waiter
-
-    async def calls(self, commands: Sequence[Sequence[str | bytes | int]]) -> list[Reply | ReplyError]:
-        """Many commands in one write; error replies are returned in place, not raised."""
-        waiters = [self.call(*command) for command in commands]
-        replies = await asyncio.gather(*waiters, return_exceptions=True)
-        for reply in replies:
-            if isinstance(reply, BaseException) and not isinstance(reply, ReplyError):
-                raise reply
-        return replies
 
     def _flush(self) -> None:
         data, self._buffer = b"".join(self._buffer), []
@@ -218,7 +255,7 @@ class Wire:
     def hurry(self, silence: float) -> None:
         """From now on, so many seconds without a byte are too many."""
         self._silence = silence
-        self._waiting.heard = not self._waiting.waiters
+        self._waiting.heard = not self._waiting.due
         self._watch.cancel()
         if not self.lost:
             self._watch = self._loop.call_later(silence, self._look_for_silence)
@@ -226,10 +263,10 @@ class Wire:
     def _look_for_silence(self) -> None:
         if self._waiting.lost is not None:
             return
-        if self._waiting.waiters and not self._waiting.heard:
+        if self._waiting.due and not self._waiting.heard:
             self._waiting.fail(ServerUnreachable(f"no answer from the server for {self._silence:g} s"))
             return
-        self._waiting.heard = not self._waiting.waiters
+        self._waiting.heard = not self._waiting.due
         self._watch = self._loop.call_later(self._silence, self._look_for_silence)
 
     def close(self) -> None:

@@ -321,11 +321,11 @@ def test_a_script_that_does_not_exist_is_refused() -> None:
 def test_an_answer_that_the_header_does_not_name_is_a_violation() -> None:
     """A script and its header have drifted apart: nobody would know what to do with the answer."""
     one = parse("run.test", HEADER, HEADER)
-    assert read_decision(one, [b"reject", b"ended", b"run.test"]).reason == "ended"
+    assert read_decision(one, ["reject", "ended", "run.test"]).reason == "ended"
     with pytest.raises(ViolationError, match="'reject poison'"):
-        read_decision(one, [b"reject", b"poison", b"run.test"])
+        read_decision(one, ["reject", "poison", "run.test"])
     with pytest.raises(ViolationError, match="'replay'"):
-        read_decision(one, [b"replay", b"", b"run.test"])
+        read_decision(one, ["replay", "", "run.test"])
 
 
 # --- on a server ------------------------------------------------------------------------------------------

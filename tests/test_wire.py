@@ -109,6 +109,51 @@ async def test_many_commands_give_their_error_replies_in_place(server: Target) -
         assert bad.code == "WRONGTYPE"
 
 
+async def test_many_commands_that_nobody_waits_for_any_more_do_not_shift_their_neighbours_replies() -> None:
+    """The replies of many are one wait: cancelled, all of them are dropped, and no more than these."""
+    async with peer() as one, wire_to(one.address) as wire:
+        one.may_answer.clear()
+        before = wire.call("ECHO", "before")
+        many = wire.calls([("ECHO", f"w{n}") for n in range(20)])
+        after = wire.calls([("ECHO", "a"), ("ECHO", "b")])
+        await until(lambda: one.heard, "the commands to arrive")
+        many.cancel()
+        one.may_answer.set()
+        assert await soon(before) == b"before"
+        assert await soon(after) == [b"a", b"b"]
+        assert await soon(wire.calls([])) == []
+
+
+async def test_many_commands_are_sent_whole_or_not_at_all(server: Target) -> None:
+    """The third cannot be packed: had two left, their replies would be those of whoever comes next."""
+    async with wire_to(server.address()) as wire:
+        with pytest.raises(TypeError):
+            wire.calls([("INCR", "k"), ("INCR", "k"), ("SET", "k", object())])  # type: ignore[list-item]
+        assert await soon(wire.call("ECHO", "mine")) == b"mine"
+        assert await soon(wire.call("EXISTS", "k")) == 0
+
+
+async def test_the_bytes_of_a_text_come_as_text_and_of_no_other_reply(server: Target) -> None:
+    """A script's answer is text, its surrogates too; what stands beside it on the connection may be anything."""
+    async with wire_to(server.address()) as wire:
+        lone = "é and half of a pair \ud800"
+        before, text, after = wire.call("ECHO", lone), wire.call("ECHO", lone, text=True), wire.call("ECHO", b"\xff")
+        assert await before == lone.encode("utf-8", "surrogatepass")
+        assert await text == lone
+        assert await after == b"\xff"
+        assert await wire.calls([("ECHO", "a"), ("MGET", "none", "none")], text=True) == ["a", [None, None]]
+
+
+async def test_a_text_that_is_none_is_an_error_of_its_call_alone(server: Target) -> None:
+    """It is read whole all the same, so its neighbours' replies are theirs."""
+    async with wire_to(server.address()) as wire:
+        wrong = wire.call("EVAL", "return {'a', '\\255', 'b'}", 0, text=True)
+        after = wire.call("ECHO", "after", text=True)
+        with pytest.raises(UnicodeDecodeError):
+            await wrong
+        assert await after == "after"
+
+
 @pytest.mark.parametrize("gone", [{0}, {1}, {3}, {0, 3}, {0, 1, 2, 3}], ids=str)
 async def test_a_waiter_cancelled_in_flight_does_not_shift_its_neighbours_replies(gone: set[int]) -> None:
     """The command has left; its reply comes, is dropped, and everybody else is given his own."""

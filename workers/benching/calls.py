@@ -77,9 +77,9 @@ class _Caller:
         sent: list[Command] = []
         call: Callable[..., asyncio.Future[Reply]] = wire.call
 
-        def recording(*command: str | bytes | int) -> asyncio.Future[Reply]:
+        def recording(*command: str | bytes | int, text: bool = False) -> asyncio.Future[Reply]:
             sent.append(command)
-            return call(*command)
+            return call(*command, text=text)
 
         setattr(wire, "call", recording)  # noqa: B010 - a method of one object, for once
         try:
