@@ -9,7 +9,7 @@ local histogram = {}
 histogram.fields = {'status', 'intended', 'quorum', 'max_in_flight', 'accepted', 'holes', 'fenced', 'snapshot'}
 
 function histogram.closed(batch) return batch.data.status == 'closed' or batch.data.status == 'inconclusive' end
-local function declared(run) return run.data.state ~= nil end
+local function declared(run) return run.data.state end
 local function in_flight(run) return run.data['h.epoch'] and not run.data['h.bin'] and not run.data['h.why'] end
 
 function histogram.fence(run, batch, a)

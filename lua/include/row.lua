@@ -5,16 +5,21 @@
 -- and only what a refusal itself records (`keep`) stands then. What stands is written when the script's last command
 -- has ended (`flush_rows`): a row that all of them share, a batch's or a desk's, is read once and written once.
 --
--- A row lists the fields that were changed, in `list`, up to `length`. One that only the command at work changes is its
--- `own`: to take that back, what is known of it is forgotten. For a row that others may have changed before, there is a
--- log: row, field, what the data held, the row's length, four places for each change; from `stand` on, those of the
--- command at work.
+-- `data` is what the hash holds, by field. Of a row that was not read whole, false says that a field is known not to be
+-- there; any other is asked for when somebody looks at it.
+--
+-- A row itself lists what was changed, as HSET takes it: field, value, field, value, up to `length`. Where a field was
+-- removed, or moved on after it was listed, the row `is_mixed`, and `data` says what is to be written.
+--
+-- A row that only the command at work changes is its `own`: to take that back, what is known of it is forgotten. For a
+-- row that others may have changed before, there is a log: row, field, what the data held, the row's length, four places
+-- for each change; from `stand` on, those of the command at work.
 local rows, opened = {}, {}
 local log, logged, stand = {}, 0, 0
 local at_work = nil -- the keys of the rows that are the command's own; nil: all rows are
-local UNREAD = {} -- what the data held of a field that nobody had asked for
+local is_own = {} -- by key: of a run that one command of the call is about, and no other
 local kept = {} -- of the command at work: row, field, value, of what a refusal records
-local regrets = {} -- likewise: what else is to be undone when it breaks
+local regrets = {} -- likewise: lists that lose their latest item, and what is said of it, when it breaks
 local rawget, setmetatable, tonumber, type = rawget, setmetatable, tonumber, type
 local server = redis.call
 
@@ -28,52 +33,41 @@ local function number_text(n)
   return text
 end
 
-local is_own = {} -- by key: of a run that one command of the call is about, and no other
-local row_of = {} -- of the data of a row that was not read whole
+local KEY = 0 -- where data on demand has its row's key
 local ON_DEMAND = {__index = function(data, field)
-  local row = row_of[data]
-  if row.absent[field] then return nil end
-  local value = server('HGET', row.key, field)
-  if value then data[field] = value else row.absent[field] = true end
-  return value or nil
+  local value = server('HGET', data[KEY], field)
+  data[field] = value
+  return value
 end}
+local function on_demand(key) return setmetatable({[KEY] = key}, ON_DEMAND) end
 
--- Reads fields that are not known yet; what a former command has put is known.
+-- Reads fields that nobody has asked for yet.
 local function read_fields(row, fields)
-  local values = #fields > 0 and server('HMGET', row.key, unpack(fields)) or fields
-  local data, absent = row.data, row.absent
-  setmetatable(data, nil)
-  for i = 1, #fields do
-    local field, value = fields[i], values[i]
-    if data[field] ~= nil then -- a former command has, and the server may not know it yet
-    elseif value then data[field] = value
-    else absent[field] = true end
-  end
-  row_of[data] = row
-  setmetatable(data, ON_DEMAND)
+  if #fields == 0 then return end
+  local data, values = row.data, server('HMGET', row.key, unpack(fields))
+  for i = 1, #fields do data[fields[i]] = values[i] end
 end
 
 -- Of an open row those of the fields that nobody has asked for yet, in one go.
 local function read_more(row, fields)
   if row.whole then return end
-  local missing, absent, data = {}, row.absent, row.data
+  local missing, data = {}, row.data
   for i = 1, #fields do
-    local field = fields[i]
-    if not absent[field] and rawget(data, field) == nil then missing[#missing + 1] = field end
+    if rawget(data, fields[i]) == nil then missing[#missing + 1] = fields[i] end
   end
-  if #missing > 0 then read_fields(row, missing) end
+  read_fields(row, missing)
 end
 
 local function read_whole(row)
-  local flat, there = server('HGETALL', row.key), {}
-  local data = setmetatable(row.data, nil)
+  local flat, there, data = server('HGETALL', row.key), {}, setmetatable(row.data, nil)
+  data[KEY] = nil
   for i = 1, #flat, 2 do
     there[flat[i]] = flat[i + 1]
     if data[flat[i]] == nil then data[flat[i]] = flat[i + 1] end
   end
   -- What the command at work has put unread: nil would no longer mean "not read yet" when it is taken back.
   for at = stand + 1, logged, 4 do
-    if log[at] == row and log[at + 2] == UNREAD then log[at + 2] = there[log[at + 1]] or false end
+    if log[at] == row and log[at + 2] == nil then log[at + 2] = there[log[at + 1]] end
   end
   for field, value in pairs(data) do
     if value == false then data[field] = nil end
@@ -86,7 +80,9 @@ end
 local function open_row(key, fields)
   local row = opened[key]
   if not row then
-    row = {key = key, data = {}, absent = {}, whole = false, own = is_own[key], list = {}, length = 0}
+    row = {
+      key = key, data = on_demand(key), whole = false, own = not at_work or is_own[key], length = 0, is_mixed = false,
+    }
     if fields then read_fields(row, fields) else read_whole(row) end
     rows[#rows + 1] = row
     opened[key] = row
@@ -98,26 +94,25 @@ end
 
 -- A hash that is not there.
 local function new_row(key)
-  local row = {key = key, data = {}, whole = true, own = true, list = {}, length = 0}
+  local row = {key = key, data = {}, whole = true, own = true, length = 0, is_mixed = false, is_new = true}
   rows[#rows + 1] = row
   opened[key] = row
   return row
 end
 
 local function note_old(row, field, old)
-  log[logged + 1], log[logged + 2], log[logged + 3], log[logged + 4] = row, field, old, row.length
-  logged = logged + 4
+  local at = logged
+  log[at + 1], log[at + 2], log[at + 3], log[at + 4] = row, field, old, row.length
+  logged = at + 4
 end
 
+-- `value`: text or a number; false or nil takes the field away.
 local function put(row, field, value)
-  local data, length = row.data, row.length + 1
-  if not row.own then
-    local old = rawget(data, field)
-    if old == nil then old = UNREAD end
-    note_old(row, field, old)
-  end
-  row.list[length] = field
-  row.length = length
+  local data, length = row.data, row.length
+  if not row.own then note_old(row, field, rawget(data, field)) end
+  row[length + 1], row[length + 2] = field, value
+  row.length = length + 2
+  if not value then row.is_mixed = true end
   data[field] = value
 end
 
@@ -134,10 +129,12 @@ local function int(row, field) return (row.data[field] or 0) + 0 end
 
 -- A counter that many commands of a call move is a number until it is written, and is listed once.
 local function add(row, field, n)
-  local old = row.data[field] or 0
-  if row.own or type(old) ~= 'number' or old == 0 then return put(row, field, old + n) end
-  note_old(row, field, old)
-  row.data[field] = old + n
+  local data = row.data
+  local old = data[field]
+  if type(old) ~= 'number' then return put(row, field, (old or 0) + n) end
+  if not row.own then note_old(row, field, old) end
+  row.is_mixed = true
+  data[field] = old + n
 end
 
 -- A change that a refusal makes too.
@@ -166,12 +163,8 @@ local function stays(row) row.own = false end
 -- What is asked of it from here on is read again.
 local function forget(row)
   row.length = 0
-  row.data = {}
-  if not row.whole or row.absent then
-    row.whole, row.absent = false, {}
-    row_of[row.data] = row
-    setmetatable(row.data, ON_DEMAND)
-  end
+  row.whole = row.is_new
+  row.data = row.is_new and {} or on_demand(row.key)
 end
 
 -- The command at work is granted: its changes stand.
@@ -186,7 +179,7 @@ local function take_back()
   while logged > stand do
     logged = logged - 4
     local row, old = log[logged + 1], log[logged + 3]
-    if old == UNREAD or (old == false and row.whole) then old = nil end
+    if row.whole and not old then old = nil end
     row.data[log[logged + 2]] = old
     row.length = log[logged + 4]
   end
@@ -197,7 +190,7 @@ end
 -- The command at work has broken: nothing of it stands.
 local function give_up()
   take_back()
-  for _, regret in ipairs(regrets) do regret() end
+  for _, list in ipairs(regrets) do list[list[#list]], list[#list] = nil, nil end
   regrets = {}
 end
 
@@ -211,25 +204,31 @@ end
 
 local AT_ONCE = 4000 -- arguments in one command: what `unpack` can put on Lua's stack is bounded
 
-local set, gone = {'HSET'}, {'HDEL'} -- of the row that is being written
-local function write_row(row)
-  local data, list, n, m = row.data, row.list, 2, 2
-  set[2], gone[2] = row.key, row.key
-  for i = 1, row.length do
-    local field = list[i]
-    local value = data[field]
-    if value then
-      set[n + 1], set[n + 2] = field, value
-      n = n + 2
-    else
-      gone[m + 1] = field
-      m = m + 1
-    end
-    if n >= AT_ONCE then server(unpack(set, 1, n)); n = 2 end
-    if m >= AT_ONCE then server(unpack(gone, 1, m)); m = 2 end
+local function send(command, key, words, count)
+  for first = 1, count, AT_ONCE do
+    server(command, key, unpack(words, first, math.min(count, first + AT_ONCE - 1)))
   end
-  if n > 2 then server(unpack(set, 1, n)) end
-  if m > 2 then server(unpack(gone, 1, m)) end
+end
+
+local function write_row(row)
+  local length, gone, m = row.length, nil, 0
+  if row.is_mixed then
+    local data, last = row.data, length
+    gone, length = {}, 0
+    for i = 1, last, 2 do
+      local field = row[i]
+      local value = data[field]
+      if value then
+        row[length + 1], row[length + 2] = field, value
+        length = length + 2
+      else
+        m = m + 1
+        gone[m] = field
+      end
+    end
+  end
+  send('HSET', row.key, row, length)
+  send('HDEL', row.key, gone, m)
 end
 
 local last_acts = {}

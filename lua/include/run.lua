@@ -27,7 +27,7 @@
 --#include "join/fence.lua"
 local function open_batch(key, ...)
   local batch = opened[key] -- `begin` has opened it
-  if not batch.is_read then read_fields(batch, {...}) end
+  if not batch.is_read then read_more(batch, {...}) end
   batch.is_read = true
   return batch
 end
@@ -68,7 +68,8 @@ local function in_group(...)
   error(found)
 end
 
--- What the commands of this call have acknowledged so far: a stream's entries leave it together, at the call's end.
+-- What the commands of this call have acknowledged so far, in a list for each stream, and by the entry's id in the same
+-- table: a stream's entries leave it together, at the call's end.
 local acknowledged = {}
 
 -- XACK asks nobody: so it stands only here, behind a compare of the live lease or of the owner. The entry goes too:
@@ -77,7 +78,7 @@ local function acknowledge(stream, group, entry)
   if not entry then error('there is no entry to acknowledge') end
   local gone = acknowledged[stream]
   if not gone then
-    gone = {are = {}}
+    gone = {}
     acknowledged[stream] = gone
     at_end(function()
       if #gone == 0 then return end
@@ -85,20 +86,17 @@ local function acknowledge(stream, group, entry)
       redis.call('XDEL', stream, unpack(gone))
     end)
   end
-  if gone.are[entry] then return end
+  if gone[entry] then return end
   gone[#gone + 1] = entry
-  gone.are[entry] = true
-  regrets[#regrets + 1] = function()
-    gone[#gone] = nil
-    gone.are[entry] = nil
-  end
+  gone[entry] = true
+  regrets[#regrets + 1] = gone
 end
 
 local known_owner = {} -- by entry, of this call's stream: the consumer that has it, as far as `owners_ahead` saw
 
 -- The pending list says to whom an entry was given last. A worker that was slow reads it here, not in its memory.
 local function owns(stream, group, entry, consumer)
-  if acknowledged[stream] and acknowledged[stream].are[entry] then return false end
+  if acknowledged[stream] and acknowledged[stream][entry] then return false end
   if known_owner[entry] == consumer then return true end
   return #in_group('XPENDING', stream, group, entry, entry, 1, consumer) == 1
 end

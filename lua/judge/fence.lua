@@ -41,7 +41,7 @@ local function mismatch(run, batch, reason)
     return in_doubt(reason)
   end
   if batch.data.judge_policy == 'replay' then
-    local counted = run.data['j.replayed'] ~= nil and int(run, 'j.replayed') == int(run, 'j.epoch')
+    local counted = run.data['j.replayed'] and int(run, 'j.replayed') == int(run, 'j.epoch')
     if not counted and int(batch, 'replays') >= int(batch, 'replay_budget') then return reject(reason) end
     if not counted then
       keep(run, 'j.replayed', int(run, 'j.epoch'))

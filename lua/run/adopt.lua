@@ -40,7 +40,7 @@ local function look_at_source(i)
     'detail'})
 end
 
-local function is_sealed(source) return source.data.tree ~= nil end
+local function is_sealed(source) return source.data.tree end
 
 -- The row as `seal` left it there, and what the fences of a sealed run must know of it here.
 local function take_sealed(run, source, run_id)

@@ -91,7 +91,7 @@ settle(run, batch, 'model', KEYS[5])
 local voided = run.data['t.lease'] and int(run, 't.gen') <= floor
 if batch.data.compute_retries then
   -- Fence 7 enters the lease id into the map, under its own name for the run.
-  local of_4 = completion.lease(run, batch, {data = {}, own = true, list = {}, length = 0}, a, floor)
+  local of_4 = completion.lease(run, batch, {data = {}, own = true, length = 0}, a, floor)
   if not step('completion.lease', of_4) then
     if of_4.reason ~= 'retries_exhausted' then return refused() end
     redis.call('HINCRBY', KEYS[2], 'refused:retries_exhausted', 1)

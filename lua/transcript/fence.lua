@@ -48,7 +48,7 @@ end
 -- `floor`: generations up to it are void, whatever the row says. It rises when the server was restarted or another was
 -- promoted: what was granted last may be lost, and with it the fact that somebody was fenced.
 local function live_gen(run, gen, floor)
-  return run.data['t.lease'] ~= nil and int(run, 't.gen') == gen and gen > (floor or 0)
+  return run.data['t.lease'] and int(run, 't.gen') == gen and gen > (floor or 0)
 end
 
 function transcript.is_live(run, a, floor)

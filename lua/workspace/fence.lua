@@ -11,7 +11,7 @@ local workspace = {}
 function workspace.fields(step) return {'w.gen:' .. step, 'w.tree:' .. step, 'w.verdict:' .. step} end
 
 -- No generation is live for a step that was never recorded: 0, which a caller may name, is not one.
-local function is_gen(run, a) return run.data['w.gen:' .. a.step] ~= nil and int(run, 'w.gen:' .. a.step) == a.gen end
+local function is_gen(run, a) return run.data['w.gen:' .. a.step] and int(run, 'w.gen:' .. a.step) == a.gen end
 
 local function is_tree(run, a) return run.data['w.tree:' .. a.step] == a.tree_hash end
 
