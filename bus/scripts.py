@@ -33,7 +33,7 @@ from typing import cast
 
 from bus.errors import ReplyError, ViolationError
 from bus.shake import shake, strip
-from bus.shorthand import lua_tables
+from bus.shorthand_lua import lua_writer
 from bus.types import Decision, Verb
 from bus.wire import Reply, Wire
 
@@ -58,7 +58,7 @@ _VERBS = {verb.value: verb for verb in Verb}
 _OF_A_RUN = ("run", "transcript")
 """Keys that are another one's for each command of a call; all others are the batch's."""
 
-_SHAPES = "--#shapes\n"  # where the tables of the short form are put in
+_SHORTHAND = "--#shorthand\n"  # where the writer of the short form is put in
 _EACH = "--#each\n"
 _ONE, _MANY = (str, bytes), (list, tuple)
 """What a name stands for: one value, or any number of them."""
@@ -225,7 +225,9 @@ def _complete(target: Script, text: str) -> str:
     parts = [text[:start], '--#include "include/many.lua"', once, _BODY, each, _END, f"return {called}"]
     shaken = shake(expand("\n".join(parts)))
     body = shaken.replace(f"{_BODY}\n", "local function one()\n").replace(f"{_END}\n", "end\n")
-    body = body.replace(_SHAPES, lua_tables(target.name, body))
+    if _SHORTHAND in body:
+        around = strip(_root().joinpath("include", "shorthand.lua").read_text("utf-8"))
+        body = body.replace(_SHORTHAND, lua_writer(target.name, body, around))
     return f"{_SHEBANG}local KEYS, ARGV = KEYS, ARGV\n{body}"
 
 

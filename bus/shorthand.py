@@ -13,8 +13,9 @@ says that the value is absent, -2 that it is the first text that this entry has 
 first of them are said by every entry (`_said_by_all`). `life` tells which life of the server the envelope names; 0 for
 none. Their ids stand in the batch's row: `life:1`, `life:2`, and `lives`, how many.
 
-The writer is `lua/include/shorthand.lua`; the tables for it are put in by the loader. It writes the long form whenever
-this one has no place for something: what was refused, with all that was presented; a field that no table names.
+The writer is a function that `bus/shorthand_lua.py` makes of these tables, in `lua/include/shorthand.lua`. The long
+form is written whenever this one has no place for something: what was refused, with all that was presented; a field
+that no table names.
 
 A number means what it means for good: histories that hold it are on servers. A command or a part that comes to have
 other fields gets a new line with a new number, and its former line stays.
@@ -30,13 +31,14 @@ import msgpack
 
 from bus.chain import EMPTY_HEAD
 
-__all__ = ["COMMANDS", "FIELD", "PARTS", "Said", "Shape", "Spelt", "lua_tables", "read", "spell"]
+__all__ = ["BARE", "COMMANDS", "FIELD", "PARTS", "Said", "Shape", "Spelt", "read", "spell"]
 
 FIELD = b"s"
 """The stream's field that an entry in the short form has, and no other."""
 
 _ABSENT = -1
-_BARE = 64
+BARE = 64
+"""Added to the number of a part that has no arguments."""
 
 
 class Shape(NamedTuple):
@@ -198,20 +200,6 @@ class _Hearing:
             if isinstance(word, list):
                 yield word
                 continue
-            shape = _PARTS[word % _BARE]
-            args = {} if word > _BARE else self.named(shape.args)
+            shape = _PARTS[word % BARE]
+            args = {} if word > BARE else self.named(shape.args)
             yield (shape.name, "commit", "", args, self.named(shape.answers))
-
-
-def lua_tables(command: str, text: str) -> str:
-    """What a script needs of the tables: `text` is all that it may call."""
-    own = {shape.name: shape for shape in COMMANDS}.get(command)  # the last line of a name is the one that is written
-    if own is None:
-        return "local FIELDS, SHAPES = nil, {}\n"
-    used = {shape.name: shape for shape in PARTS if f"'{shape.name}'" in text}
-    shapes = ", ".join(
-        f"['{name}'] = {{{', '.join([str(one.number), str(len(one.args)), *map(repr, one.args + one.answers)])}}}"
-        for name, one in used.items()
-    )
-    fields = ", ".join([str(own.number), *map(repr, own.args)])
-    return f"local FIELDS, SHAPES = {{{fields}}}, {{{shapes}}}\n"

@@ -19,7 +19,7 @@ from bus.chain import EMPTY_HEAD
 from bus.contract import CONTRACT
 from bus.entries import Entries, Recorded
 from bus.errors import ViolationError
-from bus.shorthand import COMMANDS, FIELD, PARTS, Shape, lua_tables, read, spell
+from bus.shorthand import COMMANDS, FIELD, PARTS, Shape, read, spell
 from bus.target import Target
 from bus.types import Verb
 from tests.batches import W1, Batch, opened
@@ -163,13 +163,6 @@ def test_the_numbers_mean_for_good_what_they_mean() -> None:
     for shape in PARTS:
         fence, _, op = shape.name.partition(".")
         assert {*shape.answers} <= {*CONTRACT[fence].ops[op].answers}
-
-
-def test_a_script_has_the_tables_of_its_own_parts() -> None:
-    """And no others: a script builds its tables at every call."""
-    assert lua_tables("run.claim", "step('judge.mint', d)").startswith("local FIELDS, SHAPES = {2, 'run', ")
-    assert "['judge.mint'] = {3, 4, 'run', " in lua_tables("run.claim", "step('judge.mint', d)")
-    assert lua_tables("run.hole", "step('judge.mint', d)") == "local FIELDS, SHAPES = nil, {}\n"
 
 
 def _digest(shapes: tuple[Shape, ...]) -> str:

@@ -9,7 +9,7 @@
 -- `by` is `<fence>.<op>`. A part carries the arguments that the envelope does not hold under the same name.
 --#include "include/decision.lua"
 --#include "include/row.lua"
---#include "include/shorthand.lua"
+--#shorthand
 local SCHEMA = 1
 local MAX_ENVELOPE = 65536 -- bytes: an envelope is identity, not payload
 local MAX_INT = 9007199254740991 -- 2^53 - 1: the largest whole number that Lua, JSON and msgpack all carry exactly
@@ -53,15 +53,38 @@ local function wrong(env, kinds)
   return false
 end
 
+-- A part of what is noted: its operation, arguments and answer, three places in the list, when it was granted. Any other
+-- stands in the first of them, whole.
+local function note(parts, by, d, args)
+  local at = #parts
+  if d.verb == 'commit' and not d.reason then
+    parts[at + 1], parts[at + 2], parts[at + 3] = by, args or NOTHING, d.answer
+  else
+    parts[at + 1], parts[at + 2], parts[at + 3] = {by, d.verb, d.reason or '', args or NOTHING, d.answer}, false, false
+  end
+end
+
+local function all_of(parts)
+  local all = {}
+  for i = 1, #parts, 3 do
+    local by, args = parts[i], parts[i + 1]
+    all[#all + 1] = args and {by, 'commit', '', args, parts[i + 2]} or by
+  end
+  return all
+end
+
 -- One entry a command: s all of it, in its short form; or o its name, e the envelope as presented, p its parts, x… what
 -- else was presented when refused.
 local function record(parts, whole)
-  local short = call.env and not whole and shorthand(call.env, ARGV[1], call.history, opened[call.batch_key].data, parts)
-  if short then
-    server('XADD', call.history, '*', 's', short)
-    return
+  if shorthand and call.env and not whole then
+    -- The short form is an economy. Where it has no place for something, it must not break the command.
+    local is_well, short = pcall(shorthand, call.env, ARGV[1], call.history, opened[call.batch_key].data, parts)
+    if is_well and short then
+      server('XADD', call.history, '*', 's', short)
+      return
+    end
   end
-  local entry = {'XADD', call.history, '*', 'o', call.name, 'e', ARGV[1] or '', 'p', cmsgpack.pack(parts)}
+  local entry = {'XADD', call.history, '*', 'o', call.name, 'e', ARGV[1] or '', 'p', cmsgpack.pack(all_of(parts))}
   if whole then
     for i = 2, math.min(#ARGV, 128) do
       entry[#entry + 1] = 'x' .. i
@@ -69,10 +92,6 @@ local function record(parts, whole)
     end
   end
   redis.call(unpack(entry))
-end
-
-local function part(by, d, args)
-  return {by, d.verb, d.reason or '', args or NOTHING, d.answer}
 end
 
 local function reply(d, by)
@@ -92,7 +111,7 @@ end
 
 -- The last part of a command of which nothing else stands but what is kept.
 local function record_kept(by, d, args, whole)
-  call.kept[#call.kept + 1] = part(by, d, args)
+  note(call.kept, by, d, args)
   record(call.kept, whole)
 end
 
@@ -106,20 +125,19 @@ end
 
 local function step(by, d, args)
   last_d, last_by, last_args = d, by, args
-  local parts, verb = call.parts, d.verb
-  parts[#parts + 1] = {by, verb, d.reason or '', args or NOTHING, d.answer}
-  return verb == 'commit' or verb == 'duplicate'
+  note(call.parts, by, d, args)
+  return d.verb == 'commit' or d.verb == 'duplicate'
 end
 
 local function step_kept(by, d, args)
   count_refusal(d)
-  call.kept[#call.kept + 1] = part(by, d, args)
+  note(call.kept, by, d, args)
   return step(by, d, args)
 end
 
 local function done(d)
   write_rows()
-  if #call.parts == 0 then call.parts[1] = part(call.name, d) end
+  if #call.parts == 0 then note(call.parts, call.name, d) end
   record(call.parts)
   return reply(d, call.name)
 end
