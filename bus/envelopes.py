@@ -17,7 +17,7 @@ import msgpack
 from bus.errors import InputError
 from bus.types import MAX_INT
 
-__all__ = ["MAX_ENVELOPE", "MAX_PAYLOAD", "SCHEMA", "check_payload", "decode", "encode"]
+__all__ = ["MAX_ENVELOPE", "MAX_PAYLOAD", "SCHEMA", "Head", "check_payload", "decode", "encode"]
 
 SCHEMA = 1
 """The version of the envelope's fields; a script refuses any other."""
@@ -34,15 +34,33 @@ MAX_PAYLOAD = 256 * 1024
 _packer = msgpack.Packer(use_bin_type=False, unicode_errors="surrogatepass", buf_size=MAX_ENVELOPE)
 
 
-def encode(fields: Mapping[str, object]) -> bytes:
-    """Pack an envelope; adds `schema` unless the caller names one. Raises InputError above `MAX_ENVELOPE`."""
-    flat: dict[str, object] = {"schema": SCHEMA}
-    for name, value in fields.items():
-        if type(value) is str:  # nearly all are
-            flat[name] = value
-        elif value is not None:
-            flat[name] = _flat(value)
-    packed: bytes = _packer.pack(flat)
+class Head:
+    """What all envelopes of one batch begin with, packed once."""
+
+    __slots__ = ("items", "names")
+
+    def __init__(self, fields: Mapping[str, object]) -> None:
+        """`fields`: fewer than 15; `schema` stands before them."""
+        flat = {"schema": SCHEMA, **_flattened(fields)}
+        self.names = len(flat)
+        self.items: bytes = _packer.pack(flat)[_SHORT:]
+
+
+_SHORT, _LONG = 1, 3  # bytes in front of a map of up to 15 names, and of one that has more
+_MANY = 16
+
+
+def encode(fields: Mapping[str, object], head: Head | None = None) -> bytes:
+    """Pack an envelope. Raises InputError above `MAX_ENVELOPE`.
+
+    `head` comes first, and names none of the fields; without one, `schema` comes first, unless the caller names one.
+    """
+    if head is None:
+        packed: bytes = _packer.pack({"schema": SCHEMA, **_flattened(fields)})
+    else:  # a map is a number of names and then each with its value: two are joined as they are
+        flat = _flattened(fields)
+        items = _packer.pack(flat)[_SHORT if len(flat) < _MANY else _LONG :]
+        packed = _packer.pack_map_header(head.names + len(flat)) + head.items + items
     if len(packed) > MAX_ENVELOPE:
         raise InputError(
             f"an envelope of {len(packed)} bytes is over the limit of {MAX_ENVELOPE}",
@@ -66,6 +84,16 @@ def check_payload(payload: str) -> None:
         raise InputError(
             f"an event of {size} bytes is over the limit of {MAX_PAYLOAD}", remedy="store it as an artifact"
         )
+
+
+def _flattened(fields: Mapping[str, object]) -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for name, value in fields.items():
+        if type(value) is str:  # nearly all are
+            flat[name] = value
+        elif value is not None:
+            flat[name] = _flat(value)
+    return flat
 
 
 def _flat(value: object) -> object:

@@ -5,15 +5,14 @@ A stream would be the obvious thing, but its first node takes four kilobytes, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bus.types import Digest, Gen
 
 __all__ = ["StoredEvent"]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
+class StoredEvent(NamedTuple):
     """One event. `head` is that of the chain behind it, `gen` the generation that appended it."""
 
     gen: Gen

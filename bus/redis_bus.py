@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from shlex import quote
 from typing import Any
@@ -517,8 +516,9 @@ class RedisBus(CallSteps, ToolSteps):
         )
         if not decision.applied:
             return decision
-        said = {name: bool(decision.answer[name]) for name in ("turning", "wrote")}
-        return replace(decision, answer=dict(decision.answer) | said)
+        answer = decision.answer
+        said = {**answer, "turning": bool(answer["turning"]), "wrote": bool(answer["wrote"])}
+        return Decision(decision.verb, decision.reason, decision.by, said)
 
     async def heartbeat(self, group: Group, consumer: ConsumerId, held: Held) -> list[Decision]:
         """Keep what is held alive; one decision a lease, in the order of `held.leases`."""

@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 import structlog
 
 from bus.artifacts import ArtifactStore
 from bus.bell import Bell
-from bus.envelopes import encode
+from bus.envelopes import Head, encode
 from bus.errors import ReplyError
 from bus.imported.looking import CODE, only_for_looking
 from bus.keys import BatchKeys, mark
@@ -26,6 +26,8 @@ from bus.tombstones import Tombstone
 from bus.types import BatchId, Decision, Durability, Plane, RunId, Verb
 
 __all__ = ["Steps"]
+
+T = TypeVar("T", bound=Decision | list[Decision])
 
 log = structlog.get_logger("evalbus.bus")
 
@@ -59,7 +61,7 @@ class Steps:
         self._keys: dict[BatchId, BatchKeys] = {}
         self._scopes: dict[BatchId, dict[str, str]] = {}
         self._shared_keys: dict[tuple[BatchId, str], tuple[str, ...]] = {}
-        self._plane_name = plane.value
+        self._heads: dict[tuple[BatchId, str], Head] = {}
         self._turn = 0
 
     # --- a process that stops, and one that idles -------------------------------------------------------
@@ -83,8 +85,11 @@ class Steps:
         return self._keys[batch]
 
     def _envelope(self, batch: BatchId, server: str, fields: Mapping[str, object]) -> bytes:
-        head = {"plane": self._plane_name, "batch": batch}
-        return encode({**head, "server": server, **fields} if server else {**head, **fields})
+        head = self._heads.get((batch, server))
+        if head is None:
+            said = {"plane": self.plane.value, "batch": batch, "server": server or None}
+            head = self._heads[batch, server] = Head(said)
+        return encode(fields, head)
 
     def _scope(self, batch: BatchId) -> Mapping[str, str]:
         """Every key of the batch that a step may name, by the name that the script headers use."""
@@ -122,35 +127,37 @@ class Steps:
     ) -> Decision:
         """One script. A transcript's key is that of the `conversation` among the fields."""
         target = script(f"run.{name}")
+        ask: Callable[[], Awaitable[Decision | list[Decision]]]
         if run is not None:
             fields["run"] = run
         if target.own_keys and run is not None:
             ask = partial(self._together_with_others, target, batch, run, extra_keys, extra_argv, fields)
         else:
             ask = partial(self._send, target, batch, {**self._scope(batch), **(extra_keys or {})}, extra_argv, fields)
-        [decision] = await self._settled(batch, ask)
+        said = await self._settled(batch, ask)
+        decision = said if isinstance(said, Decision) else said[0]
         if decision.verb is not Verb.COMMIT:
             log.info("step.not_committed", step=name, batch=batch, run=run, decision=str(decision))
         return decision
 
-    async def _settled(self, batch: BatchId, ask: Callable[[], Awaitable[list[Decision]]]) -> list[Decision]:
+    async def _settled(self, batch: BatchId, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask; and once more, when the batch's tokens were granted in another life of the server, once that is settled.
 
         Raises InputError for a batch that was imported.
         """
         try:
-            decisions = await ask()
-            reason = decisions[0].reason if decisions else None
+            said = await ask()
+            reason = _reason(said)
             if reason == "server_changed" and await self._restarted(batch):
-                decisions = await ask()
-                reason = decisions[0].reason if decisions else None
+                said = await ask()
+                reason = _reason(said)
             if reason in ("no_batch", "pruned"):
                 await self._say_where_it_went(batch)
         except ReplyError as error:
             if error.code == CODE:
                 raise only_for_looking(batch) from error
             raise
-        return decisions
+        return said
 
     async def _send(
         self, target: Script, batch: BatchId, scope: Mapping[str, object], rest: Mapping[str, object] | None,
@@ -167,31 +174,32 @@ class Steps:
 
         return await self._link.run_many(target, keys, argv)
 
-    async def _together_with_others(
+    def _together_with_others(
         self, target: Script, batch: BatchId, run: RunId, extra_keys: Mapping[str, object] | None,
         extra_argv: Mapping[str, object] | None, fields: Mapping[str, object],
-    ) -> list[Decision]:  # fmt: skip
+    ) -> Awaitable[Decision]:  # fmt: skip
         """As `_send`, in one call with whatever else is asked of this script now."""
         keys = self.keys(batch)
         own: tuple[str, ...] = (keys.run(run),)
         if len(target.own_keys) > 1:
             named = cast(str | None, extra_keys.get("transcript") if extra_keys else None)
             own = (keys.run(run), named or keys.transcript(run, cast(int, fields["conversation"])))
-        behind = flatten(target.name, target.argv[1:], extra_argv or {})
-
-        def argv(server: str) -> tuple[str | bytes, ...]:
-            return (self._envelope(batch, server, fields), *behind)
-
+        behind = flatten(target.name, target.argv[1:], extra_argv or {}) if len(target.argv) > 1 or extra_argv else ()
         shared = self._shared(target, batch, extra_keys)
-        return [await self._together.ask(target, shared, own, argv, 1 + len(behind))]
+        return self._together.ask(target, shared, own, partial(self._argv, batch, fields, behind), 1 + len(behind))
+
+    def _argv(
+        self, batch: BatchId, fields: Mapping[str, object], behind: Sequence[str | bytes], server: str
+    ) -> tuple[str | bytes, ...]:
+        return (self._envelope(batch, server, fields), *behind)
 
     def _shared(self, target: Script, batch: BatchId, extra_keys: Mapping[str, object] | None) -> tuple[str, ...]:
-        scope = self._scope(batch)
         if extra_keys:
-            scope = {**scope, **cast(Mapping[str, str], extra_keys)}
+            scope: Mapping[str, str] = {**self._scope(batch), **cast(Mapping[str, str], extra_keys)}
             return tuple([scope[key] for key in target.shared_keys])
         found = self._shared_keys.get((batch, target.name))
         if found is None:
+            scope = self._scope(batch)
             found = self._shared_keys[batch, target.name] = tuple([scope[key] for key in target.shared_keys])
         return found
 
@@ -218,3 +226,9 @@ class Steps:
         )
         log.warning("server.changed", batch=batch, decision=str(decision), floor=decision.answer.get("floor"))
         return decision.applied
+
+
+def _reason(said: Decision | list[Decision]) -> str | None:
+    if isinstance(said, Decision):
+        return said.reason
+    return said[0].reason if said else None

@@ -29,7 +29,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from bus.errors import ReplyError, ViolationError
 from bus.shake import shake, strip
@@ -89,8 +89,7 @@ class Script:
         return not self.name.startswith("endpoint.")
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """One of the commands that a call carries: its own keys, in the header's order, and its arguments."""
 
     keys: tuple[str, ...]

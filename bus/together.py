@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from bus.errors import ReplyError
 from bus.link import Link
@@ -30,8 +29,7 @@ Arguments = Callable[[str], tuple[str | bytes, ...]]
 """A command's arguments, made for the server that it is sent to, by that one's run id."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     keys: tuple[str, ...]
     argv: Arguments
     words: int

@@ -6,10 +6,10 @@ from enum import StrEnum
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bus.envelopes import MAX_ENVELOPE, SCHEMA, decode, encode
+from bus.envelopes import MAX_ENVELOPE, SCHEMA, Head, decode, encode
 from bus.errors import InputError
 from bus.target import Target
 from bus.types import MAX_INT
@@ -29,6 +29,18 @@ return {type(env.v), type(v) == 'table' and v[1] or tostring(v)}"""
 def test_text_whole_numbers_and_booleans_come_back_as_they_were(fields: dict[str, object]) -> None:
     """Half a surrogate pair too: no text may stop a refusal from being recorded."""
     assert decode(encode(fields)) == {"schema": SCHEMA, **fields}
+
+
+@given(st.dictionaries(st.text("abcdefghij", min_size=1), LEGAL | st.none(), max_size=40))
+@example({}).via("a head alone")
+@example({f"f{n}": n for n in range(11)}).via("15 names with those of the head, the most of a short map")
+@example({f"f{n}": n for n in range(12)}).via("16 names, the fewest of a long one")
+@example({f"f{n}": n for n in range(15)}).via("15 without the head")
+@example({f"f{n}": n for n in range(16)}).via("16 without the head")
+def test_an_envelope_with_a_head_is_the_same_byte_for_byte(fields: dict[str, object]) -> None:
+    """What is packed once a batch stands before what is packed for each command, as if all had been packed at once."""
+    said = {"plane": "live", "batch": "b", "server": "s" * 40}
+    assert encode(fields, Head(said)) == encode({**said, **fields})
 
 
 @pytest.mark.parametrize("value", [2**53, -(2**53), 1.0, 0.5, [], ["a"], {}, {"a": 1}, b"bytes", [[1]]], ids=repr)
