@@ -25,6 +25,9 @@ log = structlog.get_logger("evalbus.worker")
 
 _GRACE = 5.0  # seconds for tasks that are cancelled; a tool of the suite's may hold on
 
+_sent_away: WeakSet[asyncio.Task[object]] = WeakSet()
+"""Tasks that were cancelled for coming too late, or for holding on to a turn, of all runs."""
+
 _attempt: ContextVar[object] = ContextVar("evalbus_attempt", default=None)
 
 
@@ -38,7 +41,6 @@ class Attendance:
         self._over = False
         self._asking: set[asyncio.Task[object]] = set()
         self._left = asyncio.Event()
-        self._sent_away: WeakSet[asyncio.Task[object]] = WeakSet()
 
     def begin(self) -> None:
         """The solver starts, in the task that calls this: it, and the tasks and threads that it starts, may ask."""
@@ -59,7 +61,7 @@ class Attendance:
         self.end()
         asking = set(self._asking)
         for task in asking:
-            self._sent_away.add(task)
+            _sent_away.add(task)
             task.cancel()
         with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE):
@@ -101,8 +103,8 @@ class Attendance:
     async def _send_away(self) -> NoReturn:
         """Cancel who came too late; one that swallows that, and comes again, waits for ever and does not spin."""
         task = asyncio.current_task()
-        if task is not None and task not in self._sent_away:
-            self._sent_away.add(task)
+        if task is not None and task not in _sent_away:
+            _sent_away.add(task)
             task.cancel()
         await asyncio.Event().wait()
         raise AssertionError("nobody sets it")

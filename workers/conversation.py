@@ -9,8 +9,9 @@ written, and are gone). It is given up whole (`turn`): what it did outside is un
 begins with its name. A solver that has been answered from what was given up starts over.
 
 One request at a time; `exchange` is its turn, and only the solver's present attempt gets one (`workers.attendance`).
-What ends the run, or starts its solver over, comes from outside: it is laid down in `verdict`, and the call that found
-it never returns. So no `except` of the solver's can swallow it.
+What ends the attempt is laid down in `verdict`, and what comes first counts: the solver's answer, or what ends the run
+or starts its solver over from outside. The call that found one of those never returns, so no `except` of the solver's
+can swallow it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from workers.consumer import Lease
 from workers.redaction import redacted
 from workers.solver_time import SolverTime
 
-__all__ = ["GIVEN_UP_BEFORE", "Again", "Broken", "Conversation", "Over", "Place", "Verdict", "event_json"]
+__all__ = ["GIVEN_UP_BEFORE", "Again", "Answered", "Broken", "Conversation", "Over", "Place", "Verdict", "event_json"]
 
 log = structlog.get_logger("evalbus.worker")
 
@@ -44,7 +45,16 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two looks at undos t
 GIVEN_UP_BEFORE: Final = "it was being given up already"
 """Why a conversation turns whose turn was begun and not finished."""
 
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+
 _inside: ContextVar[str] = ContextVar("evalbus_exchange", default="")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The solver has answered, and all that it said is written."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +77,7 @@ class Broken:
     error: EvalbusError
 
 
-Verdict: TypeAlias = Over | Again | Broken
+Verdict: TypeAlias = Answered | Over | Again | Broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,7 @@ class _Pending:
 
 def event_json(event: Mapping[str, object]) -> str:
     """An event's payload, without the secrets that this process knows."""
-    text = json.dumps(event, ensure_ascii=False)
+    text = _as_json(event)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:  # half of a surrogate pair: spelt out, since no server takes it as it is
@@ -134,17 +144,25 @@ class Conversation:
         self._begin([event.payload for event in prefix])
 
     def _begin(self, payloads: Sequence[str]) -> None:
-        self._events = [_parsed(payload) for payload in payloads]
+        self._events: list[Mapping[str, Any]] = []
         self._at = 0
         self._repeated = 0  # requests that were answered from the prefix
         self._fan_out = False  # a fan-out was announced and not joined: only the same one can stand next
         self._announced: str | None = None  # a call has the next place by its prompt's hash, and is not answered
         self.head: Digest = EMPTY_HEAD
+        self.length = self._requests = self._writes = 0
         for payload in payloads:
-            self.head = next_head(self.head, payload)
-        self.length = len(payloads)
-        self._requests = sum(event.get("kind") in ("model", "tools") for event in self._events)
-        self._writes = sum(event.get("kind") == "write" for event in self._events)
+            event = self._put(payload)
+            self._writes += event.get("kind") == "write"
+
+    def _put(self, payload: str) -> Mapping[str, Any]:
+        """An event that is written stands at the end."""
+        self.head = next_head(self.head, payload)
+        self.length += 1
+        event = _parsed(payload)
+        self._events.append(event)
+        self._requests += event.get("kind") in ("model", "tools")
+        return event
 
     @classmethod
     async def open(
@@ -203,9 +221,10 @@ class Conversation:
 
     def _next(self) -> int | None:
         """The prefix's next request, or None when it has no more."""
-        return next(
-            (at for at in range(self._at, len(self._events)) if _request_of(self._events[at]) is not None), None
-        )
+        for at in range(self._at, len(self._events)):
+            if _request_of(self._events[at]) is not None:
+                return at
+        return None
 
     @property
     def _is_live(self) -> bool:
@@ -350,11 +369,7 @@ class Conversation:
 
     def _add(self, payloads: Sequence[str]) -> None:
         for payload in payloads:
-            self.head = next_head(self.head, payload)
-            event = _parsed(payload)
-            self._events.append(event)
-            self._requests += event.get("kind") in ("model", "tools")
-        self.length += len(payloads)
+            self._put(payload)
         self._at = len(self._events)
 
     async def _flush(self) -> None:

@@ -60,7 +60,7 @@ class Place:
     @asynccontextmanager
     async def outside(self) -> AsyncIterator[None]:
         """Be out for a while, as if it had never come in, and come in again. An exception is not kept waiting."""
-        self._quarantine._leave(self)
+        self._quarantine.leave(self)
         yield
         await self._quarantine._come(self)
 
@@ -88,13 +88,25 @@ class Quarantine:
 
     @asynccontextmanager
     async def enter(self, owner: Owner, *, suspect: bool, is_tool: bool = False) -> AsyncIterator[Place]:
-        """Wait for a place: see the module's text."""
-        place = Place(owner, suspect, is_tool, self)
-        await self._come(place)
+        """Be in meanwhile."""
+        place = await self.come(owner, suspect=suspect, is_tool=is_tool)
         try:
             yield place
         finally:
-            self._leave(place)
+            self.leave(place)
+
+    async def come(self, owner: Owner, *, suspect: bool, is_tool: bool = False) -> Place:
+        """Wait for a place: see the module's text. Who has come must `leave`."""
+        place = Place(owner, suspect, is_tool, self)
+        await self._come(place)
+        return place
+
+    def leave(self, place: Place) -> None:
+        """Let others come."""
+        if place in self._in:  # it may have left from outside
+            del self._in[place]
+            self._suspects -= place.suspect
+            self._tell()
 
     async def _come(self, place: Place) -> None:
         if place.suspect or self._suspects or self._waiting:  # nearly never
@@ -112,12 +124,6 @@ class Quarantine:
                 self._waiting.remove(place)
                 self._tell()  # one that waits no more keeps no run out
 
-    def _leave(self, place: Place) -> None:
-        if place in self._in:  # it may have left from outside
-            del self._in[place]
-            self._suspects -= place.suspect
-            self._tell()
-
     async def _until(self, holds: Callable[[], bool]) -> None:
         # Nothing is awaited between the last question and what the caller does on it: nobody comes in between.
         while not holds():
@@ -126,6 +132,8 @@ class Quarantine:
             await change
 
     def _tell(self) -> None:
+        if not self._changes:  # nearly always
+            return
         changes, self._changes = self._changes, []
         for change in changes:
             if not change.done():

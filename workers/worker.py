@@ -15,17 +15,18 @@ it is a hole named `poison`.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import structlog
 
 from bus.port import BatchSpec, Bus, Ref, Runtime
 from bus.types import ConsumerId, Gen, LeaseId
+from workers.cases import Case
 from workers.catalogue import Served
 from workers.consumer import Lease
-from workers.conversation import Again, Broken, Conversation, Over, Verdict, event_json
+from workers.conversation import Again, Answered, Broken, Conversation, Over, Verdict, event_json
 from workers.model import Model
 from workers.model_attempt import Site
 from workers.model_calls import ModelCalls
@@ -37,7 +38,7 @@ from workers.solver_time import SolverTime
 from workers.solving import Closable, Solver, SolverError, SolverTimeoutError, make_solver
 from workers.suite import Suite
 from workers.tools.serving import ToolsOf
-from workers.workspace import Packed, TreeError, Workspace, directory_of, discard, pack, prepare
+from workers.workspace import Packed, TreeError, Workspace, directory_of, discard, make_directory, pack, prepare
 from workers.writes import FencedWorkspace
 
 __all__ = ["Worker"]
@@ -49,19 +50,16 @@ _TICK = 0.05  # seconds at least between two looks at a clock that stands
 _GRACE = 5.0  # seconds for a solver that is cancelled; one that holds on is left behind, and refused from then on
 
 
+def _pack(folder: Path, ignore: Sequence[str]) -> Packed:
+    make_directory(folder)  # a solver may have removed its own
+    return pack(folder, ignore)
+
+
 def _clear(folder: Path, work: Path) -> None:
     try:
         discard(folder, work)
     except OSError as error:  # litter, not a loss: the next attempt has a directory of its own
         log.warning("workspace.left_behind", folder=str(folder), why=str(error))
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What the solver said, and the directory that it left."""
-
-    text: str
-    workspace: Workspace
 
 
 class Worker:
@@ -81,7 +79,7 @@ class Worker:
         `limits_of`: what all workers together may ask of an endpoint; by default nothing bounds them. `tools_of`: what
         makes a run's `tools`.
         """
-        self._bus, self._runtime, self._name, self._work = bus, runtime, name, work
+        self._bus, self._runtime, self._name, self._work = bus, runtime, name, work.absolute()  # code may go elsewhere
         self._limits_of, self._tools_of = limits_of, tools_of
         self._solvers: dict[str, Solver] = {}
         self._planes: dict[str, ModelPlane] = {}
@@ -115,11 +113,11 @@ class Worker:
             conversation=int(granted.get("conversation", 0)),
             epoch=int(granted.get("epoch") or 0),
         )
-        with structlog.contextvars.bound_contextvars(batch=entry.batch, run=entry.run, gen=granted["gen"]):
-            log.debug("lease.granted", attempts=granted["attempts"])
-            time = lease.time = SolverTime(self._runtime.now)
-            conversation = await Conversation.open(self._bus, self._runtime, lease, granted, time, served.suite.resume)
-            await self._drive(lease, served, conversation, time)
+        structlog.contextvars.bind_contextvars(batch=entry.batch, run=entry.run, gen=granted["gen"])  # of its own task
+        log.debug("lease.granted", attempts=granted["attempts"])
+        time = lease.time = SolverTime(self._runtime.now)
+        conversation = await Conversation.open(self._bus, self._runtime, lease, granted, time, served.suite.resume)
+        await self._drive(lease, served, conversation, time)
 
     async def aclose(self) -> None:
         """Close the connections to endpoints, and what solvers have open."""
@@ -136,8 +134,8 @@ class Worker:
             while True:
                 time.restart()
                 match await self._attempt(served, conversation, time, folder):
-                    case _Answer(text, workspace):
-                        return await self._seal(lease, served, conversation, text, workspace)
+                    case Answered(text):
+                        return await self._seal(lease, served, conversation, text, folder)
                     case Over(why, detail):
                         return await self._hole(lease, why, detail)
                     case Broken(error):
@@ -149,19 +147,21 @@ class Worker:
             if folder.exists():
                 await asyncio.to_thread(_clear, folder, self._work)
 
-    async def _attempt(
-        self, served: Served, conversation: Conversation, time: SolverTime, folder: Path
-    ) -> _Answer | Verdict:
-        """The solver from its start, to its answer or to what ends it."""
-        suite, ref = served.suite, conversation.ref
-        if conversation.verdict.done():
-            return conversation.verdict.result()
-        case = suite.case_of(ref.run)
+    @staticmethod
+    async def _workspace(suite: Suite, case: Case, conversation: Conversation, folder: Path) -> Workspace:
+        """A fresh one."""
         if suite.workspace is None:  # nothing to copy: not worth a thread
-            workspace = prepare(suite, case, folder)
-        else:
-            made = await asyncio.to_thread(prepare, suite, case, folder)
-            workspace = FencedWorkspace(made, conversation, suite.workspace.ignore)
+            return prepare(suite, case, folder)
+        made = await asyncio.to_thread(prepare, suite, case, folder)
+        return FencedWorkspace(made, conversation, suite.workspace.ignore)
+
+    async def _attempt(self, served: Served, conversation: Conversation, time: SolverTime, folder: Path) -> Verdict:
+        """The solver from its start, to its answer or to what ends it."""
+        suite, ref, verdict = served.suite, conversation.ref, conversation.verdict
+        if verdict.done():
+            return verdict.result()
+        case = suite.case_of(ref.run)
+        workspace = await self._workspace(suite, case, conversation, folder)
         run = Run(
             id=ref.run,
             case=case,
@@ -177,15 +177,27 @@ class Worker:
         if self._tools_of is not None and suite.tools:
             run = replace(run, tools=self._tools_of(served, conversation, workspace))
 
-        async def answer() -> _Answer:
+        async def solve() -> None:
             conversation.attendance.begin()
-            text = await self._solvers[suite.digest].solve(case, run)
-            await conversation.finish()
-            return _Answer(text, workspace)
+            try:
+                text = await self._solvers[suite.digest].solve(case, run)
+                await conversation.finish()
+                found: Verdict = Answered(text)
+            except SolverTimeoutError as error:
+                found = Over("solver_timeout", str(error))
+            except SolverError as error:
+                found = Over("solver_error", str(error))
+            except BaseException as error:  # nothing of the solver's: for whoever waits
+                if verdict.done():
+                    raise
+                verdict.set_exception(error)
+                return
+            if not verdict.done():
+                verdict.set_result(found)
 
-        task = asyncio.ensure_future(answer())
+        task = asyncio.create_task(solve())
         try:
-            return await self._awaited(task, conversation.verdict, time, suite.timeout)
+            return await self._awaited(verdict, time, suite.timeout)
         finally:
             if not task.done() or conversation.attendance.is_asked:
                 await asyncio.gather(_end(task), conversation.attendance.dismiss())
@@ -201,32 +213,30 @@ class Worker:
         return ModelCalls(Site(self._bus, self._runtime, conversation, plane, time))
 
     @staticmethod
-    async def _awaited(
-        task: asyncio.Task[_Answer], verdict: asyncio.Future[Verdict], time: SolverTime, limit: float
-    ) -> _Answer | Verdict:
-        """What comes first: the answer, what ends the run from outside, or the end of the solver's time."""
-        first: set[asyncio.Future[Any]] = {task, verdict}
-        while (left := limit - time.spent()) > 0:
-            await asyncio.wait(first, timeout=max(left, _TICK), return_when=asyncio.FIRST_COMPLETED)
-            if verdict.done():
-                return verdict.result()
-            if task.done():
-                try:
-                    return task.result()
-                except SolverTimeoutError as error:
-                    return Over("solver_timeout", str(error))
-                except SolverError as error:
-                    return Over("solver_error", str(error))
-        return Over("solver_timeout", f"no answer within {limit:g} s")
+    async def _awaited(verdict: asyncio.Future[Verdict], time: SolverTime, limit: float) -> Verdict:
+        """The verdict; the end of the solver's time is one, too."""
+        loop = asyncio.get_running_loop()
 
-    async def _seal(
-        self, lease: Lease, served: Served, conversation: Conversation, answer: str, workspace: Workspace
-    ) -> None:
+        def look() -> None:
+            nonlocal timer
+            left = limit - time.spent()
+            if left > 0:  # it has stood meanwhile
+                timer = loop.call_later(max(left, _TICK), look)
+            elif not verdict.done():
+                verdict.set_result(Over("solver_timeout", f"no answer within {limit:g} s"))
+
+        timer = loop.call_later(limit, look)
+        try:
+            return await verdict
+        finally:
+            timer.cancel()
+
+    async def _seal(self, lease: Lease, served: Served, conversation: Conversation, answer: str, folder: Path) -> None:
         ref, answer = conversation.ref, redacted(answer)
         tree_hash = artifact = ""
         if served.suite.workspace is not None:
             try:
-                packed: Packed = await asyncio.to_thread(pack, workspace.path, served.suite.workspace.ignore)
+                packed: Packed = await asyncio.to_thread(_pack, folder, served.suite.workspace.ignore)
             except TreeError as error:
                 await self._hole(lease, "workspace_error", str(error))
                 return
@@ -266,7 +276,7 @@ class Worker:
             log.info("lease.handed_back", run=lease.ref.run, gen=lease.ref.gen, decision=str(decision))
 
 
-async def _end(task: asyncio.Task[_Answer]) -> None:
+async def _end(task: asyncio.Task[None]) -> None:
     """Cancel a solver and wait for it, for a while."""
     task.cancel()
     await asyncio.wait({task}, timeout=_GRACE)
