@@ -71,8 +71,12 @@ async def test_a_solver_that_asks_something_else_ends_the_conversation(stage: Mo
 
 
 async def test_a_solver_that_was_told_what_is_given_up_starts_over(stage: ModelStage, lab: Lab) -> None:
-    """The first answer is repeated, the second question differs: both are asked in the new conversation."""
-    code = ONE_MORE.replace("{second}", "f'gen {run.gen}'")
+    """The first answer is repeated, the second question differs: both are asked in the new conversation.
+
+    The attempt that begins with it finds nothing of what the other one left in its directory.
+    """
+    left = "    assert not list(run.workspace.path.iterdir())\n    (run.workspace.path / 'left').touch()\n"
+    code = ONE_MORE.replace("{second}", "f'gen {run.gen}'").replace("run):\n", f"run):\n{left}")
     toml = suite_of(lab, lease=SHORT)
     await stage.declare(toml, agent_DOT_py=code, cases_DOT_jsonl=ONE_CASE)
     stage.planner()

@@ -86,10 +86,11 @@ def test_what_the_new_process_makes_under_its_own_name_is_not_removed(tmp_path: 
     assert [folder.name for folder in tmp_path.iterdir()] == [OWN]
 
 
-async def test_a_batch_leaves_no_directory_behind(stage: Stage) -> None:
+@pytest.mark.parametrize("table", ["", "[workspace]\n"], ids=["scratch", "workspace"])
+async def test_a_batch_leaves_no_directory_behind(stage: Stage, table: str) -> None:
     """A run left its own, empty: a million of them, in the end."""
     agent = "async def solve(case, run):\n    await run.workspace.write('f', 'x')\n    return str(case.input)\n"
-    toml = 'lease = "300ms"\n' + MINIMAL.replace('command = ["cat"]', 'python = "agent.py:solve"') + "[workspace]\n"
+    toml = 'lease = "300ms"\n' + MINIMAL.replace('command = ["cat"]', 'python = "agent.py:solve"') + table
     await stage.declare(toml, agent_DOT_py=agent)
     stage.planner()
     stage.worker()

@@ -66,6 +66,21 @@ def test_one_without_a_template_is_empty(tmp_path: Path) -> None:
         assert list(prepare(suite, suite.cases[0], tmp_path / "work").path.iterdir()) == []
 
 
+def test_without_a_table_the_disk_is_left_alone_until_somebody_asks(tmp_path: Path) -> None:
+    """What an earlier attempt left there is gone when the path is told, and what this one makes there stays."""
+    suite = make_suite(tmp_path / "suite", MINIMAL)
+    (place := tmp_path / "work").mkdir()
+    (place / "old").touch()
+    made = prepare(suite, suite.cases[0], place)
+    assert not made.is_known
+    assert (place / "old").exists()
+    assert made.values["workspace"] == str(place)
+    assert made.is_known
+    assert not place.exists()
+    (made.path / "new").touch()
+    assert [each.name for each in made.path.iterdir()] == ["new"]
+
+
 def test_a_template_that_went_away_is_an_error(tmp_path: Path) -> None:
     """After the suite was checked."""
     suite = make_suite(tmp_path / "suite", TEMPLATE, programs__a__x="", programs__b__x="")

@@ -144,24 +144,29 @@ class Worker:
                         log.info("solver.starts_over", conversation=conversation.ref.conversation)
                         conversation.start_over()
         finally:
-            if folder.exists():
+            if served.suite.workspace is not None and folder.exists():
                 await asyncio.to_thread(_clear, folder, self._work)
 
-    @staticmethod
-    async def _workspace(suite: Suite, case: Case, conversation: Conversation, folder: Path) -> Workspace:
-        """A fresh one."""
-        if suite.workspace is None:  # nothing to copy: not worth a thread
-            return prepare(suite, case, folder)
-        made = await asyncio.to_thread(prepare, suite, case, folder)
-        return FencedWorkspace(made, conversation, suite.workspace.ignore)
-
     async def _attempt(self, served: Served, conversation: Conversation, time: SolverTime, folder: Path) -> Verdict:
-        """The solver from its start, to its answer or to what ends it."""
+        """The solver from its start, to its answer or to what ends it; in a fresh workspace."""
+        if conversation.verdict.done():
+            return conversation.verdict.result()
+        suite, case = served.suite, served.suite.case_of(conversation.ref.run)
+        if suite.workspace is not None:
+            made = await asyncio.to_thread(prepare, suite, case, folder)
+            workspace = FencedWorkspace(made, conversation, suite.workspace.ignore)
+            return await self._solve(served, case, conversation, time, workspace)
+        scratch = prepare(suite, case, folder)  # nothing to copy: not worth a thread
+        try:
+            return await self._solve(served, case, conversation, time, scratch)
+        finally:
+            if scratch.is_known and folder.exists():
+                await asyncio.to_thread(_clear, folder, self._work)
+
+    async def _solve(
+        self, served: Served, case: Case, conversation: Conversation, time: SolverTime, workspace: Workspace
+    ) -> Verdict:
         suite, ref, verdict = served.suite, conversation.ref, conversation.verdict
-        if verdict.done():
-            return verdict.result()
-        case = suite.case_of(ref.run)
-        workspace = await self._workspace(suite, case, conversation, folder)
         run = Run(
             id=ref.run,
             case=case,
@@ -216,6 +221,7 @@ class Worker:
     async def _awaited(verdict: asyncio.Future[Verdict], time: SolverTime, limit: float) -> Verdict:
         """The verdict; the end of the solver's time is one, too."""
         loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle
 
         def look() -> None:
             nonlocal timer

@@ -50,21 +50,45 @@ class OutsideWorkspaceError(ValueError):
 class Workspace:
     """A run's directory. Paths are relative to it, written with `/`."""
 
-    def __init__(self, path: Path, limits: Limits | None = None, values: Mapping[str, str] | None = None) -> None:
-        """`path` is made when it is first asked for. `values` are what `{name}` stands for in a command's arguments."""
+    def __init__(
+        self,
+        path: Path,
+        limits: Limits | None = None,
+        values: Mapping[str, str] | None = None,
+        *,
+        is_fresh: bool = True,
+    ) -> None:
+        """`path` is made when it is first asked for. `values` are what `{name}` stands for in a command's arguments.
+
+        `is_fresh`: nothing is there that is not this attempt's; else it is removed before anybody is told of the path.
+        """
         self._path = path.absolute()
         self.limits = limits or Limits()
-        self.values = {"python": sys.executable, "workspace": str(self._path), **(values or {})}
+        self._values, self._is_fresh = values or {}, is_fresh
+        self.is_known = False
+        """Whether anybody was told where it is: nobody else has put anything there. Most runs never ask."""
 
     def __repr__(self) -> str:
         """`Workspace('/…/gen-1')`."""
         return f"Workspace({str(self._path)!r})"
 
+    def _told(self) -> Path:
+        if not self._is_fresh and self._path.exists():
+            remove_tree(self._path)
+        self._is_fresh = self.is_known = True
+        return self._path
+
     @property
     def path(self) -> Path:
-        """The directory. Many runs never look into theirs, so it is made here and not before."""
-        make_directory(self._path)
-        return self._path
+        """The directory. It is made here and not before."""
+        path = self._told()
+        make_directory(path)
+        return path
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """What `{name}` stands for in a command's arguments."""
+        return {"python": sys.executable, "workspace": str(self._told()), **self._values}
 
     def locate(self, relative: str) -> Path:
         """Where a path lies, links followed. Raises `OutsideWorkspaceError` if that is not inside.
@@ -129,21 +153,23 @@ def suite_environment(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def prepare(suite: Suite, case: Case, path: Path) -> Workspace:
-    """Make a run's workspace at `path`, from the suite's template; what was there before is removed.
+    """A run's workspace at `path`, from the suite's template; what was there before is removed.
 
-    Raises `TreeError`.
+    Without a table `[workspace]` there is nothing to make, and it is removed when the path is first asked for. Raises
+    `TreeError`.
     """
-    table = suite.workspace
+    table, limits, values = suite.workspace, suite.limits.of_commands, {"suite": str(suite.root), "id": case.id}
+    if table is None:  # the disk is not asked for what nobody may ever look at
+        return Workspace(path, limits, values, is_fresh=False)
     try:
         if path.exists():
             remove_tree(path)
-        if table is not None:
-            make_directory(path)
+        make_directory(path)
     except OSError as error:
         raise TreeError.from_os(error) from error
-    if table is not None and table.template is not None:
+    if table.template is not None:
         copy_of_case(suite, table.template, case, path, table.ignore)
-    return Workspace(path, suite.limits.of_commands, {"suite": str(suite.root), "id": case.id})
+    return Workspace(path, limits, values)
 
 
 def copy_of_case(suite: Suite, template: str, case: Case, into: Path, ignore: Sequence[str] = ()) -> None:
