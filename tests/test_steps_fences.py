@@ -241,7 +241,7 @@ async def test_a_hand_back_leaves_nothing_live_in_any_fence(batch: Batch) -> Non
         "sandbox.preempt commit",
     )
     row = await batch.row(held.ref.run)
-    assert not {"lease", "t.lease", "c.lease"} & row.keys()
+    assert not {"t.lease", "c.lease"} & row.keys()
     assert row[f"b.ws:{held.ref.run}"] == "2 0 -"
     assert await desk_of(batch) == {place: "expired"}
 
@@ -277,7 +277,7 @@ async def test_poison_ends_in_every_fence(server: Target) -> None:
         assert (await batch.bus.claim(held.entry, batch.lease(), W1)).reason == "poison"
         assert await desk_of(batch) == {place: "expired"}
         row = await batch.row(held.ref.run)
-        assert not {"lease", "t.lease", "c.lease"} & row.keys()
+        assert not {"t.lease", "c.lease"} & row.keys()
 
 
 async def test_the_operator_ends_what_a_call_holds_too(batch: Batch) -> None:
@@ -315,7 +315,7 @@ async def test_a_seal_records_the_tree_writes_the_result_and_lets_go_of_the_disk
     assert row[f"p.row:live:{held.ref.run}:result"] == "", "the transcript's head, which the row has already"
     assert row["t.head"] == next_head(EMPTY_HEAD, "answer")
     assert row[f"b.ws:{held.ref.run}"] == "2 0 -"
-    assert "lease" not in row
+    assert row["state"] == "sealed"
     async with batch.unchanged():
         late = await batch.bus.write(held.ref, f"{held.ref.run}~0.9.w", "late", Digest("c" * 64), "receipt")
         assert not late.applied

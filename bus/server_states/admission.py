@@ -11,10 +11,15 @@ def state(read: Read) -> dict[str, object]:
     """See `bus.server_state`."""
     return {
         "in_flight": int(read.desk.get("in_flight", "0")),
-        "live": sorted(step for row in read.runs.values() for step in family(row, "d.live:")),
-        "committed": {
-            step: digest or row["h.digest"]
+        "live": sorted(
+            step
             for row in read.runs.values()
-            for step, digest in family(row, "d.what:").items()
+            for step, lease in family(row, "d.live:").items()
+            if f"d.past:{lease}" not in row
+        ),
+        "committed": {
+            step: row.get(f"d.what:{step}") or row["h.digest"]
+            for row in read.runs.values()
+            for step in family(row, "d.done:")
         },
     }

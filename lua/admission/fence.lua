@@ -2,8 +2,9 @@
 --
 -- Desk row: bound, in_flight, generation, reclaim_ms
 --           l:<lease>  a lease that still holds a place: 'live|expired <gen> <expired since, ms> <step>'
--- Run row:  d.live:<step>  the step's live lease       d.done:<step>  the lease that committed it
---           d.what:<step>  the digest it committed; '' for that of its score, `h.digest`
+-- Run row:  d.live:<step>  the step's live lease, or the one that committed it: live until it is in `d.past`
+--           d.done:<step>  the lease that committed it; '' for that in `d.live`
+--           d.what:<step>  the digest it committed; absent where that is the score's, `h.digest`
 --           d.past:<lease>  '<gen> <step>' of one that gave its place back
 --#include "include/call.lua"
 local admission = {}
@@ -21,11 +22,13 @@ end
 
 local function hold(desk, lease, entry)
   put(desk, 'l:' .. lease,
-    table.concat({entry.state, number_text(entry.gen), number_text(entry.since), entry.step}, ' '))
+    entry.state .. ' ' .. number_text(entry.gen) .. ' ' .. number_text(entry.since) .. ' ' .. entry.step)
 end
 
 local function give_back(desk, run, lease, entry)
-  if run.data['d.live:' .. entry.step] == lease then drop(run, 'd.live:' .. entry.step) end
+  if not run.data['d.done:' .. entry.step] and run.data['d.live:' .. entry.step] == lease then
+    strike(run, 'd.live:' .. entry.step)
+  end
   strike(desk, 'l:' .. lease)
   put(run, 'd.past:' .. lease, number_text(entry.gen) .. ' ' .. entry.step)
   add(desk, 'in_flight', -1)
@@ -55,20 +58,22 @@ function admission.expire(desk, run, a, now)
   return commit({gen = int(desk, 'generation')})
 end
 
-local function digest_of(run, step)
-  local digest = run.data['d.what:' .. step]
-  if digest == '' then return run.data['h.digest'] end
-  return digest
+local function done_by(run, step)
+  local lease = run.data['d.done:' .. step]
+  if lease == '' then return run.data['d.live:' .. step] end
+  return lease
 end
 
--- `kept`: as what the digest is kept; '' where the caller has compared it with that of the score.
-function admission.apply(desk, run, a, kept)
-  if run.data['d.done:' .. a.step] == a.lease and digest_of(run, a.step) == a.digest then return duplicate() end
+local function digest_of(run, step) return run.data['d.what:' .. step] or run.data['h.digest'] end
+
+-- `is_of_score`: the caller has compared the digest with that of the run's score.
+function admission.apply(desk, run, a, is_of_score)
+  if done_by(run, a.step) == a.lease and digest_of(run, a.step) == a.digest then return duplicate() end
   local entry = held(desk, a.lease)
   if not entry or entry.state ~= 'live' or entry.gen ~= a.gen then return reject('stale_gen') end
   if run.data['d.done:' .. entry.step] then return reject('step_committed') end
-  put(run, 'd.done:' .. entry.step, a.lease)
-  put(run, 'd.what:' .. entry.step, kept or a.digest)
+  put(run, 'd.done:' .. entry.step, '')
+  if not is_of_score then put(run, 'd.what:' .. entry.step, a.digest) end
   return commit()
 end
 

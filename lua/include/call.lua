@@ -21,32 +21,43 @@ local last_d, last_by, last_args = nil, nil, nil
 
 local function is_text(v) return type(v) == 'string' and v ~= '' end
 
-local OPTIONAL = {['str?'] = 'str', ['bool?'] = 'bool', ['int?'] = 'int', ['int1?'] = 'int1'}
+local LEAST = {int = 0, ['int?'] = 0, int1 = 1, ['int1?'] = 1}
 
 local function fits(kind, v)
-  if kind == 'str' then return is_text(v) end
-  if kind == 'bool' then return type(v) == 'boolean' end
-  return type(v) == 'number' and v >= (kind == 'int1' and 1 or 0) and v <= MAX_INT and v % 1 == 0
+  local least = LEAST[kind]
+  if not least then return type(v) == 'boolean' end
+  return type(v) == 'number' and v >= least and v <= MAX_INT and v % 1 == 0
 end
 
-local fields_of = {} -- of a table of kinds: its fields, in a list
+local fields_of = {} -- of a table of kinds: its fields, those that are texts and the others
+
+local function sorted_out(kinds)
+  local texts, others = {}, {}
+  for field, kind in pairs(kinds) do
+    local of = (kind == 'str' or kind == 'str?') and texts or others
+    of[#of + 1] = field
+  end
+  fields_of[kinds] = {texts = texts, others = others}
+  return fields_of[kinds]
+end
 
 local function wrong(env, kinds)
   if env.schema ~= SCHEMA then return true end
-  local fields = fields_of[kinds]
-  if not fields then
-    fields = {}
-    for field in pairs(kinds) do fields[#fields + 1] = field end
-    fields_of[kinds] = fields
-  end
-  for i = 1, #fields do
-    local field = fields[i]
-    local value, kind = env[field], kinds[field]
+  local fields = fields_of[kinds] or sorted_out(kinds)
+  local texts, others = fields.texts, fields.others
+  for i = 1, #texts do
+    local value = env[texts[i]]
     if value == nil then
-      if not OPTIONAL[kind] then return true end
-    elseif type(value) == 'string' then
-      if value == '' or (kind ~= 'str' and kind ~= 'str?') then return true end
-    elseif not fits(OPTIONAL[kind] or kind, value) then
+      if kinds[texts[i]] == 'str' then return true end
+    elseif value == '' or type(value) ~= 'string' then
+      return true
+    end
+  end
+  for i = 1, #others do
+    local value, kind = env[others[i]], kinds[others[i]]
+    if value == nil then
+      if kind:sub(-1) ~= '?' then return true end
+    elseif not fits(kind, value) then
       return true
     end
   end
@@ -95,10 +106,13 @@ local function record(parts, whole)
 end
 
 local function reply(d, by)
-  local out = {d.verb, d.reason or '', by}
+  if d.answer == NOTHING then return {d.verb, d.reason or '', by} end
+  -- Room for eight names and their values: a table that grows as it is filled is copied each time.
+  local out = {d.verb, d.reason or '', by, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
+  local length = 3
   for name, value in pairs(d.answer) do
-    out[#out + 1] = name
-    out[#out + 1] = value
+    out[length + 1], out[length + 2] = name, value
+    length = length + 2
   end
   return out
 end
@@ -202,11 +216,11 @@ end
 -- without a pipeline; there the row begins with it.) Nothing is recorded of an imported one either: that is an error, and
 -- no decision.
 local function begin(name, history, batch_key, kinds)
-  call.name, call.run, call.history, call.batch_key, call.parts, call.env = name, nil, history, batch_key, {}, nil
+  call.name, call.run, call.history, call.batch_key, call.parts, call.env = name, nil, history, batch_key, {nil, nil, nil, nil}, nil
   last_d, last_by, last_args = nil, nil, nil
   if #call.kept > 0 then call.kept = {} end
   local there, imported = look_at(batch_key)
-  call.gone = not batch_key or (name:sub(1, 4) == 'run.' and not there)
+  call.gone = not batch_key or (not there and name:sub(1, 4) == 'run.')
   if call.gone and batch_key and name ~= 'run.create' then return nil, reply(reject('no_batch'), name) end
   if imported then return nil, redis.error_reply('IMPORTED a batch of that name was imported to look at') end
   local env = envelope_in(ARGV[1] or '')

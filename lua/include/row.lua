@@ -11,9 +11,9 @@
 -- A row itself lists what was changed, as HSET takes it: field, value, field, value, up to `length`. Where a field was
 -- removed, or moved on after it was listed, the row `is_mixed`, and `data` says what is to be written.
 --
--- A row that only the command at work changes is its `own`: to take that back, what is known of it is forgotten. For a
--- row that others may have changed before, there is a log: row, field, what the data held, the row's length, four places
--- for each change; from `stand` on, those of the command at work.
+-- A row that only the command at work changes is its `own`: to take that back, what is known of it is forgotten. Where
+-- others may have changed it before, there is a log: row, field, what the data held, the row's length, four places for
+-- each change; from `stand` on, those of the command at work.
 local rows, opened = {}, {}
 local log, logged, stand = {}, 0, 0
 local at_work = nil -- the keys of the rows that are the command's own; nil: all rows are
@@ -39,7 +39,16 @@ local ON_DEMAND = {__index = function(data, field)
   data[field] = value
   return value
 end}
-local function on_demand(key) return setmetatable({[KEY] = key}, ON_DEMAND) end
+
+-- A table has room for as many fields as its constructor names, to the next power of two, and is copied each time that
+-- it grows beyond. So the key stands there eighteen times: a step knows up to thirty-two fields of a run.
+local function on_demand(key)
+  return setmetatable({
+    [KEY] = key, [KEY] = key, [KEY] = key, [KEY] = key, [KEY] = key, [KEY] = key,
+    [KEY] = key, [KEY] = key, [KEY] = key, [KEY] = key, [KEY] = key, [KEY] = key,
+    [KEY] = key, [KEY] = key, [KEY] = key, [KEY] = key, [KEY] = key, [KEY] = key,
+  }, ON_DEMAND)
+end
 
 -- Reads fields that nobody has asked for yet.
 local function read_fields(row, fields)
@@ -82,6 +91,7 @@ local function open_row(key, fields)
   if not row then
     row = {
       key = key, data = on_demand(key), whole = false, own = not at_work or is_own[key], length = 0, is_mixed = false,
+      nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, -- likewise, for eight changes
     }
     if fields then read_fields(row, fields) else read_whole(row) end
     rows[#rows + 1] = row

@@ -2,12 +2,14 @@
 --
 -- Run row:   state    queued running sealed scoring scored hole      entry  the one stream entry that counts
 --            place    its lease at the desk of runs, and its admission to its plane      consumer  who claimed it last
---            attempts, s.attempts  claims so far                     s.lease  the scorer's live lease
---            lease    the holder's live lease, of any conversation; fence 7 knows the chain's own, `t.lease`
+--            attempts, s.attempts  claims so far
+--            lease    the last holder's, of any conversation: live while the run is running; fence 7 knows the chain's
+--                     own, `t.lease`                                 s.lease  the last scorer's: live while it is scoring
 --            conversation  its chain in fence 7 is <run>~<conversation>      turning  '1' once a `turn` was begun
 --            calls    its calls that have a place at an endpoint's desk      windows  its fan-outs not joined yet
 --            yields, s.yields  hand-backs so far
---            end:<lease id>  the step that ended that lease: its resend is a duplicate, also when the run has moved on
+--            end:<lease id>  the step that ended that lease: its resend is a duplicate, also when the run has moved on.
+--                     A seal's and a score's need none: they are the last that was done under `lease` and `s.lease`
 --            tree, artifact  the sealed workspace                    detail  what an ended run says of itself
 -- Batch row: n:<state>  runs in that state
 --            effects_open  intents and undos that have not ended
@@ -140,6 +142,8 @@ local function wake_planner(results, run_id)
   is_woken = true
 end
 
+local function is_sealed_by(run, lease_id) return run.data['t.sealed'] and run.data.lease == lease_id end
+local function is_scored_by(run, lease_id) return run.data.state == 'scored' and run.data['s.lease'] == lease_id end
 local function ended_by(run, what, lease_id) return run.data['end:' .. lease_id] == what end
 local function end_lease(run, what, lease_id) put(run, 'end:' .. lease_id, what) end
 
@@ -176,7 +180,7 @@ local function has_turned(run, a) return a.conversation ~= int(run, 'conversatio
 -- The envelope as fence 7 takes it: the chain for its run and, of the live holder, the lease that the chain knows.
 local function on_chain(run, a)
   local lease_id = a.lease_id
-  if run.data.lease == lease_id then lease_id = run.data['t.lease'] or lease_id end
+  if run.data.state == 'running' and run.data.lease == lease_id then lease_id = run.data['t.lease'] or lease_id end
   return setmetatable({run = chain_of(run, a.run), lease_id = lease_id}, {__index = a})
 end
 
@@ -223,6 +227,7 @@ local function is_word(text) return is_text(text) and not text:find('[%s%c]') en
 
 -- The calls that have a place at an endpoint's desk, from `acquire` until the place is given back: live or expired.
 local function open_calls(run)
+  if not run.data.calls then return NOTHING end
   local calls = {}
   for i, line in ipairs(lines_of(run.data.calls)) do
     local desk, lease, attempt, request, of = line:match('^(%S+) (%S+) (%d+) (%S+) (.*)$')
@@ -260,7 +265,7 @@ local function settle(run, batch, name, desk_key)
 end
 
 -- The cases of fence 12 that were announced and not committed.
-local function open_windows(run) return lines_of(run.data.windows) end
+local function open_windows(run) return run.data.windows and lines_of(run.data.windows) or NOTHING end
 -- `case` must be a line.
 local function note_window(run, case) add_line(run, 'windows', case) end
 
@@ -304,7 +309,6 @@ local function fence_holder(run, batch, run_id)
     local args = {run = chain_of(run, run_id), gen = gen}
     step('transcript.fence', transcript.fence(run, args, floor), args)
   end
-  drop(run, 'lease')
   leave_workspace(run, batch, run_id)
 end
 
@@ -334,7 +338,6 @@ local function make_hole(run, batch, places, run_id, why, detail)
     expire_windows(run)
     leave_desk(run, places.desk, places.planes)
   end
-  drop(run, 's.lease')
   if detail and detail ~= '' then put(run, 'detail', detail) end
   move(run, batch, 'hole')
   add(batch, 'hole:' .. why, 1)

@@ -63,6 +63,6 @@ function judge.commit(run, batch, a)
     return reject('already_scored')
   end
   put(run, 'j.digest', a.score_digest)
-  drop(run, 'j.review')
+  if batch.data.judge_policy == 'review' then drop(run, 'j.review') end
   return commit(answer)
 end

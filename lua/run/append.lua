@@ -22,7 +22,8 @@ if not a then return malformed end
 if #ARGV ~= 1 + 2 * a.events + 2 * a.receipts or a.events > 100 or a.receipts > 100 then
   return refused(reject('schema'))
 end
-local run, batch = open_run(KEYS[1], 't.i:' .. number_text(a.seq)), open_batch(KEYS[2], 'clock', 'heartbeat_ms')
+local run = open_run(KEYS[1], 't.opens', 't.i:' .. number_text(a.seq))
+local batch = open_batch(KEYS[2], 'clock', 'heartbeat_ms')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 if has_turned(run, a) then return refused(reject('run_mismatch')) end
 local floor = floor_of(batch)

@@ -26,7 +26,7 @@ if elsewhere(batch, a) then return refused(reject('server_changed')) end
 bill(run, batch, chunks, a.estimated)
 local desk = open_desk(KEYS[3], 'l:' .. a.desk_lease)
 if is_mixed_up(run, desk, a) then return refused(reject('schema')) end
-if past(run, a.desk_lease) and run.data['d.done:' .. a.step] == a.desk_lease
+if past(run, a.desk_lease) and done_by(run, a.step) == a.desk_lease
     and run.data['d.what:' .. a.step] == a.digest then
   return again(duplicate())
 end

@@ -27,6 +27,37 @@ local function ahead(packed)
   fields_ahead(KEYS[3], values_of(envelopes, 'lease_id'))
   owners_ahead(KEYS[8], 'worker', envelopes)
 end
+
+-- Whether this conversation put anything on a disk: that of its last holder, and it is gone.
+local function has_written(run, run_id)
+  open_row(run.key)
+  local prefix = chain_of(run, run_id) .. '.'
+  for field, text in pairs(run.data) do
+    local of = field:match('^b%.log:') and text:match('^[01] %d+ %d+ (.*)$')
+    if of and of:sub(1, #prefix) == prefix then return 1 end
+  end
+  return 0
+end
+
+local function epoch_taken(run, lease_id) return tonumber((run.data['b.took:' .. lease_id] or '0'):match('^%d+')) end
+
+local function licence(run, batch, a)
+  local on_disk = batch.data.heartbeat_ms
+  return {
+    gen = int(run, 't.gen'), attempts = int(run, 'attempts'), conversation = int(run, 'conversation'),
+    turning = run.data.turning and 1 or 0, head = head_of(run), length = int(run, 't.len'),
+    unresolved = transcript.unresolved(run), windows = open_windows(run),
+    epoch = on_disk and epoch_taken(run, a.lease_id) or 0, wrote = on_disk and has_written(run, a.run) or 0,
+  }
+end
+
+local function end_here(run, batch, a, refusal, detail)
+  local places = {desk = open_desk(KEYS[4], 'l:' .. run.data.place), model = KEYS[5], judge = KEYS[6], planes = KEYS[7]}
+  if not make_hole(run, batch, places, a.run, refusal.reason, detail) then return refused() end
+  wake_planner(KEYS[9], a.run)
+  acknowledge(KEYS[8], 'worker', a.entry)
+  return done(refusal)
+end
 --#each
 local a, malformed = begin('run.claim', KEYS[10], KEYS[2], KINDS)
 if not a then return malformed end
@@ -35,42 +66,9 @@ local run = open_row(KEYS[1], OF_RUN)
 local batch = open_batch(KEYS[2], 'max_deliveries', 'compute_retries', 'heartbeat_ms', 'n:queued', 'n:running')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})
-local chain = chain_of(run, a.run)
-
--- Whether this conversation put anything on a disk: that of its last holder, and it is gone.
-local function has_written()
-  open_row(KEYS[1])
-  local prefix = chain .. '.'
-  for field, text in pairs(run.data) do
-    local of = field:match('^b%.log:') and text:match('^[01] %d+ %d+ (.*)$')
-    if of and of:sub(1, #prefix) == prefix then return 1 end
-  end
-  return 0
-end
-
-local function epoch_taken() return tonumber((run.data['b.took:' .. a.lease_id] or '0'):match('^%d+')) end
-
-local function licence()
-  return {
-    gen = int(run, 't.gen'), attempts = int(run, 'attempts'), conversation = int(run, 'conversation'),
-    turning = run.data.turning and 1 or 0, head = head_of(run), length = int(run, 't.len'),
-    unresolved = transcript.unresolved(run), windows = open_windows(run),
-    epoch = batch.data.heartbeat_ms and epoch_taken() or 0,
-    wrote = batch.data.heartbeat_ms and has_written() or 0,
-  }
-end
-
-local function end_here(refusal, detail)
-  local places = {desk = open_desk(KEYS[4], 'l:' .. run.data.place), model = KEYS[5], judge = KEYS[6], planes = KEYS[7]}
-  if not make_hole(run, batch, places, a.run, refusal.reason, detail) then return refused() end
-  wake_planner(KEYS[9], a.run)
-  acknowledge(KEYS[8], 'worker', a.entry)
-  return done(refusal)
-end
-
 local floor = floor_of(batch)
 if run.data.state == 'running' and run.data.lease == a.lease_id and int(run, 't.gen') > floor then
-  return again(duplicate(licence()))
+  return again(duplicate(licence(run, batch, a)))
 end
 -- A late copy of an old claim: the entry may be its successor's by now, so it acknowledges nothing.
 if leases.data[a.lease_id] then return refused(reject('lease_reused')) end
@@ -84,7 +82,7 @@ if run.data.entry ~= a.entry then
   return refused(reject('duplicate_entry'))
 end
 if int(run, 'attempts') >= int(batch, 'max_deliveries') then
-  return end_here(reject('poison'), 'every worker that held it went silent')
+  return end_here(run, batch, a, reject('poison'), 'every worker that held it went silent')
 end
 settle(run, batch, 'model', KEYS[5])
 -- A lease that a restart of the server made void is nobody's failure.
@@ -95,11 +93,11 @@ if batch.data.compute_retries then
   if not step('completion.lease', of_4) then
     if of_4.reason ~= 'retries_exhausted' then return refused() end
     redis.call('HINCRBY', KEYS[2], 'refused:retries_exhausted', 1)
-    return end_here(of_4, 'its compute budget is used up')
+    return end_here(run, batch, a, of_4, 'its compute budget is used up')
   end
 end
 local of_7 = transcript.lease(run, leases, on_chain(run, a), floor)
-if not step('transcript.lease', of_7, {run = chain}) then return refused() end
+if not step('transcript.lease', of_7, {run = chain_of(run, a.run)}) then return refused() end
 if batch.data.heartbeat_ms then
   -- Nothing of a predecessor's disk is here: no write of it is proved. They are looked for in the whole row.
   open_row(KEYS[1])
@@ -110,4 +108,4 @@ put(run, 'lease', a.lease_id)
 if not voided then add(run, 'attempts', 1) end
 put(run, 'consumer', a.consumer)
 if run.data.state == 'queued' then move(run, batch, 'running') end
-return done(commit(licence()))
+return done(commit(licence(run, batch, a)))

@@ -21,7 +21,7 @@ end
 local run, batch = open_row(KEYS[1]), open_batch(KEYS[2], unpack(ledger.totals))
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local desk, gone = open_desk(KEYS[3], 'l:' .. a.desk_lease), past(run, a.desk_lease)
-if gone and run.data['d.done:' .. a.step] == a.desk_lease then return again(duplicate({desk_gen = gone.gen})) end
+if gone and done_by(run, a.step) == a.desk_lease then return again(duplicate({desk_gen = gone.gen})) end
 if not scorer_is_live(run, a, floor_of(batch)) then return refused(reject('stale_lease')) end
 local place = held(desk, a.desk_lease)
 if place and place.state == 'live' and not is_mixed_up(run, desk, a) then

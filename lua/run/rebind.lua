@@ -27,7 +27,6 @@ settle(run, batch, 'judge', KEYS[3])
 -- writes
 acknowledge(KEYS[4], 'scorer', run.data.entry)
 redis.call('SREM', KEYS[5], a.run)
-drop(run, 's.lease')
 drop(run, 'detail')
 if run.data.state == 'scoring' then move(run, batch, 'sealed') end
 put(run, 'entry', emit(KEYS[4], a.run))

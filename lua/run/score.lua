@@ -26,8 +26,8 @@ local KINDS = {
 
 local function open(key, a)
   return open_row(key, {
-    'state', 'entry', 'place', 'tree', 'calls', 's.lease', 'end:' .. a.lease_id, 'h.epoch', 'h.digest', 'h.bin', 'h.why',
-    'j.candidate', 'j.judge', 'j.epoch', 'j.digest', 'j.review', 'd.live:' .. a.run, 'd.done:' .. a.run,
+    'state', 'entry', 'place', 'tree', 'calls', 's.lease', 'h.epoch', 'h.digest', 'h.bin', 'h.why',
+    'j.candidate', 'j.judge', 'j.epoch', 'j.digest', 'd.done:' .. a.run,
   })
 end
 
@@ -46,9 +46,10 @@ end
 local a, malformed = begin('run.score', KEYS[10], KEYS[2], KINDS)
 if not a then return malformed end
 local run = opened[KEYS[1]] or open(KEYS[1], a)
-local batch = open_batch(KEYS[2], 'replays', 'fenced', 'accepted', 'n:scoring', 'n:scored', 'bin:' .. a.bin)
+local batch = open_batch(
+  KEYS[2], 'replays', 'judge_policy', 'fenced', 'accepted', 'n:scoring', 'n:scored', 'bin:' .. a.bin)
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
-if ended_by(run, 'score', a.lease_id) then return again(duplicate()) end
+if is_scored_by(run, a.lease_id) then return again(duplicate()) end
 if not scorer_is_live(run, a, floor_of(batch)) then return refused(reject('stale_lease')) end
 local desk = opened[KEYS[3]] or open_desk(KEYS[3], 'l:' .. run.data.place)
 settle(run, batch, 'judge', KEYS[5])
@@ -70,7 +71,6 @@ if not granted and d.reason:match('_mismatch$') and not run.data['j.digest'] the
     wake_planner(KEYS[8], a.run)
   else
     move(run, batch, 'sealed')
-    drop(run, 's.lease')
     put(run, 'detail', why)
     redis.call('SADD', KEYS[9], a.run)
   end
@@ -91,15 +91,13 @@ end
 local row = {digest = a.head, epoch = a.gen}
 local scored = histogram.score(run, batch, {run = a.run, digest = a.head, epoch = a.gen, bin = a.bin, value = a.value})
 if not step('histogram.score', scored, row) then return refused() end
-local place = {step = a.run, lease = run.data.place, digest = a.head}
-place.gen = held(desk, place.lease) and held(desk, place.lease).gen or 0
-if not step('admission.apply', admission.apply(desk, run, place, ''), place) then return refused() end
+local mine = held(desk, run.data.place)
+local place = {step = a.run, lease = run.data.place, digest = a.head, gen = mine and mine.gen or 0}
+if not step('admission.apply', admission.apply(desk, run, place, true), place) then return refused() end
 call.run = a.run
 if not leave_desk(run, desk, KEYS[6]) then return refused() end
 
 -- writes
-drop(run, 's.lease')
-end_lease(run, 'score', a.lease_id)
 move(run, batch, 'scored')
 wake_planner(KEYS[8], a.run)
 acknowledge(KEYS[7], 'scorer', run.data.entry)

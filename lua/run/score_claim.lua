@@ -26,6 +26,14 @@ local function ahead(packed)
   fields_ahead(KEYS[3], values_of(envelopes, 'lease_id'))
   owners_ahead(KEYS[8], 'scorer', envelopes)
 end
+
+local function licence(run)
+  return {
+    epoch = int(run, 'h.epoch'), attempts = int(run, 's.attempts'), head = head_of(run), tree_hash = run.data.tree,
+    artifact = run.data.artifact, candidate = run.data['j.candidate'], judge = run.data['j.judge'],
+    judge_epoch = int(run, 'j.epoch'),
+  }
+end
 --#each
 local a, malformed = begin('run.score_claim', KEYS[10], KEYS[2], KINDS)
 if not a then return malformed end
@@ -34,16 +42,10 @@ local run = open_row(KEYS[1], OF_RUN)
 local batch = open_batch(KEYS[2], 'max_deliveries', 'max_in_flight', 'fenced', 'heartbeat_ms', 'n:sealed', 'n:scoring')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})
-local function licence()
-  return {
-    epoch = int(run, 'h.epoch'), attempts = int(run, 's.attempts'), head = head_of(run), tree_hash = run.data.tree,
-    artifact = run.data.artifact, candidate = run.data['j.candidate'], judge = run.data['j.judge'],
-    judge_epoch = int(run, 'j.epoch'),
-  }
-end
 local floor = floor_of(batch)
-local voided = run.data['s.lease'] and int(run, 'h.epoch') <= floor
-if run.data.state == 'scoring' and run.data['s.lease'] == a.lease_id and not voided then return again(duplicate(licence())) end
+local is_scoring = run.data.state == 'scoring'
+local voided = is_scoring and int(run, 'h.epoch') <= floor
+if is_scoring and run.data['s.lease'] == a.lease_id and not voided then return again(duplicate(licence(run))) end
 if leases.data[a.lease_id] then return refused(reject('lease_reused')) end
 if not owns(KEYS[8], 'scorer', a.entry, a.consumer) then return refused(reject('not_owner')) end
 if (run.data.state ~= 'sealed' and run.data.state ~= 'scoring') or histogram.closed(batch) then
@@ -71,4 +73,4 @@ put(run, 's.lease', a.lease_id)
 put(run, 'consumer', a.consumer)
 if not voided then add(run, 's.attempts', 1) end
 if run.data.state == 'sealed' then move(run, batch, 'scoring') end
-return done(commit(licence()))
+return done(commit(licence(run)))

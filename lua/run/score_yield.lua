@@ -22,6 +22,5 @@ settle(run, batch, 'judge', KEYS[3])
 -- writes
 hand_back(run, a.run, KEYS[4], 'scorer', 's.attempts', 's.yields')
 end_lease(run, 'score_yield', a.lease_id)
-drop(run, 's.lease')
 move(run, batch, 'sealed')
 return done(commit())

@@ -22,8 +22,7 @@ local KINDS = {
 }
 
 local function open(key, a)
-  return open_run(key, 'entry', 'place', 'calls', 'windows', 't.opens', 't.i:' .. number_text(a.seq),
-    'end:' .. a.lease_id, 'p.row:' .. result_key(a))
+  return open_run(key, 'entry', 'place', 'calls', 'windows', 't.opens', 'p.row:' .. result_key(a))
 end
 
 local function ahead(packed, runs)
@@ -42,7 +41,7 @@ local batch = open_batch(KEYS[2], 'heartbeat_ms', 'n:running', 'n:sealed')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 a.payload = ARGV[2]
 if not is_text(a.payload) then return refused(reject('schema')) end
-if ended_by(run, 'seal', a.lease_id) then return again(duplicate({head = head_of(run)})) end
+if is_sealed_by(run, a.lease_id) then return again(duplicate({head = head_of(run)})) end
 if has_turned(run, a) then return refused(reject('run_mismatch')) end
 local floor = floor_of(batch)
 if is_turning(run, a, floor) then return refused(reject('turning')) end
@@ -75,8 +74,6 @@ leave_workspace(run, batch, a.run)
 transcript.write_events(KEYS[5], events)
 acknowledge(KEYS[7], 'worker', run.data.entry)
 put(run, 'entry', emit(KEYS[8], a.run))
-end_lease(run, 'seal', a.lease_id)
-drop(run, 'lease')
 put(run, 'tree', a.tree_hash or '')
 put(run, 'artifact', a.artifact or '')
 move(run, batch, 'sealed')

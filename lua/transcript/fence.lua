@@ -12,14 +12,15 @@ local EMPTY_HEAD = string.rep('0', 64)
 local function head_of(run) return run.data['t.head'] or EMPTY_HEAD end
 
 local function intention(run, seq)
+  if int(run, 't.opens') == 0 then return nil end
   local gen, digest = (run.data['t.i:' .. number_text(seq)] or ''):match('^(%d+) (.*)$')
   if gen then return {gen = tonumber(gen), digest = digest} end
 end
 
 -- The row is read whole for them only when there are any.
 function transcript.unresolved(run)
+  if int(run, 't.opens') == 0 then return NOTHING end
   local seqs = {}
-  if int(run, 't.opens') == 0 then return seqs end
   open_row(run.key)
   for field in pairs(run.data) do
     local seq = field:match('^t%.i:(%d+)$')
@@ -109,7 +110,7 @@ end
 
 function transcript.write_events(transcript_key, events)
   for _, event in ipairs(events) do
-    local text = table.concat({number_text(event.gen), event.head, event.payload}, ' ')
+    local text = number_text(event.gen) .. ' ' .. event.head .. ' ' .. event.payload
     if redis.call('RPUSH', transcript_key, text) ~= event.seq then
       -- A command that broke behind its first write has left events that no row knows of.
       if event.seq == 1 then redis.call('LTRIM', transcript_key, 1, 0)
