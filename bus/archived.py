@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOTHING",
+    "SEGMENT_FORMAT",
     "ArchivedError",
     "Segment",
     "Standing",
@@ -35,6 +36,8 @@ __all__ = [
     "standing_of",
 ]
 
+SEGMENT_FORMAT = "evalbus-history-segment"
+"""How the first line of a segment's file says what it is."""
 NOTHING = Digest("none")
 """What stands for the digest of the segment before the first."""
 _EMPTY_CHAIN = "0" * 64

@@ -196,6 +196,7 @@ async def open_house(
     runs: int = 3,
     patience: float = 5.0,
     token: str | None = None,
+    archive: Path | None = None,
     **spec: object,
 ) -> AsyncIterator[House]:
     """Serve a batch `b` of `runs` admitted runs; at the end everybody is let go."""
@@ -203,7 +204,7 @@ async def open_house(
     bus = RedisBus(FixedDoor(target.address()), SystemRuntime(), patience=patience)
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    web = Web(Watcher(bus), Site("redis://there", "live"), Reports(bus, directory))
+    web = Web(Watcher(bus, archive), Site("redis://there", "live"), Reports(bus, directory, archive))
     guard = Guard(web.app(), host="127.0.0.1", keyring=None if token is None else Keyring.of(token, port))
     url = f"http://127.0.0.1:{port}"
     async with httpx.AsyncClient(base_url=url, timeout=20) as client:

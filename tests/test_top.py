@@ -79,6 +79,7 @@ async def seated(
     width: int = 120,
     begin_with_it: bool = False,
     admitted: bool = True,
+    archive: Path | None = None,
     **spec: object,
 ) -> AsyncIterator[Seat]:
     """In front of a screen, with one batch `b` on the server."""
@@ -86,7 +87,8 @@ async def seated(
     try:
         if admitted:
             await batch.admit()
-        app = Top(Watcher(batch.bus), batch=batch.name if begin_with_it else None, server="redis://there")
+        watcher = Watcher(batch.bus, archive)
+        app = Top(watcher, batch=batch.name if begin_with_it else None, server="redis://there")
         async with app.run_test(size=(width, 40)) as pilot:
             yield Seat(app, pilot, batch)
     finally:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bus.archived import NOTHING, Segment, Standing
+from bus.archived import NOTHING, SEGMENT_FORMAT, Segment, Standing
 from bus.errors import InputError, ViolationError
 from bus.history import spelt
 from bus.port import BatchInfo
@@ -33,7 +33,7 @@ from workers.history_files import LONGEST_LINE, reading
 
 __all__ = ["FORMAT", "VERSION", "SegmentFiles", "chain_of", "closing_of", "entry_of"]
 
-FORMAT, VERSION = "evalbus-history-segment", 1
+FORMAT, VERSION = SEGMENT_FORMAT, 1
 _NAME = re.compile(r"(\d{6,})-([0-9a-f]{16})\.jsonl\.zst")
 _UNFINISHED = ".evalbus-*.tmp*"
 _CLOSING = b'{"last":'

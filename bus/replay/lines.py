@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bus.archived import SEGMENT_FORMAT
 from bus.errors import InputError
 from bus.history import spelt
 from bus.replay.telling import DiffersError, Told
@@ -22,6 +23,7 @@ __all__ = ["Footer", "Header", "Lines"]
 FORMAT, VERSION = "evalbus-history", 1
 _HEADER = ["format", "version", "batch", "plane", "suite", "policy"]
 _BEGINS = b'{"format":"evalbus-history",'  # how this release spells it
+_SHOWN = 60  # characters of a batch's name, in a file that may be anybody's
 _FIRST_CHAIN = "0" * 64
 _MARK = b',"chain":"'
 _CHAINED = 64 + len(b'"}\n')  # what follows the mark
@@ -72,6 +74,13 @@ class Lines:
         except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict) or said.get("format") != FORMAT:
+            if isinstance(said, dict) and said.get("format") == SEGMENT_FORMAT:
+                whose = str(said.get("batch"))[:_SHOWN]
+                raise InputError(
+                    f"is one segment of the history of batch {whose!r}, which was archived while it ran",
+                    file=self.source,
+                    remedy="all of it: evalbus export BATCH FILE --archive DIR",
+                )
             if raw.startswith(_BEGINS) and not raw.endswith(b"\n"):
                 raise self._cut_off("the file ends within its first line")
             raise InputError(

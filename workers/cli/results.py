@@ -10,7 +10,7 @@ import typer
 from bus.errors import InputError
 from bus.types import Plane
 from workers.cli.common import console, guard, quiet_logs, with_bus
-from workers.cli.options import HomeOption, PlaneOption, Url, or_its_file
+from workers.cli.options import ArchivedIn, HomeOption, PlaneOption, Url, or_its_file
 
 if TYPE_CHECKING:
     from bus.cluster import ServerBus
@@ -122,6 +122,7 @@ def top(
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
+    archive: ArchivedIn = None,
 ) -> None:
     """Watch batches in the terminal, while they run.
 
@@ -133,7 +134,7 @@ def top(
     quiet_logs()
     guard(check_terminal)
     name = None if batch is None else guard(lambda: batch_name(batch))
-    with_bus(lambda bus: look_on(bus, name, server_name(url)), url, home, plane)
+    with_bus(lambda bus: look_on(bus, name, server_name(url), archive), url, home, plane)
 
 
 def serve(
@@ -153,6 +154,7 @@ def serve(
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
+    archive: ArchivedIn = None,
 ) -> None:
     """Show batches in the browser, while they run; read-only.
 
@@ -163,5 +165,7 @@ def serve(
 
     quiet_logs()
     name = None if batch is None else guard(lambda: batch_name(batch))
-    options = ServeOptions(batch=name, host=host, port=port, token=token or None, server=server_name(url))
+    options = ServeOptions(
+        batch=name, host=host, port=port, token=token or None, server=server_name(url), archive=archive
+    )
     with_bus(lambda bus: serve_batches(bus, options), url, home, plane)

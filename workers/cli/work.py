@@ -99,6 +99,8 @@ def rescore(
     home: HomeOption = None,
     artifacts: Artifacts = None,
     durability: DurabilityOption = Durability.STANDARD,
+    archive: ArchiveTo = None,
+    segment: SegmentSize = None,
 ) -> None:
     """Score a closed batch's sealed runs again, under another judge: a new batch, and the old one stands.
 
@@ -121,6 +123,8 @@ def rescore(
         json_file=json_file,
         artifacts=artifacts,
         durability=durability,
+        archive=archive,
+        segment=segment,
         source=guard(lambda: batch_name(batch)),
     )
     outcome = guard(lambda: run_job(options))

@@ -35,6 +35,8 @@ class ServeOptions:
     token: str | None
     server: str
     """The data server, for the pages' heads; without its password."""
+    archive: Path | None = None
+    """Where histories were archived while their batches ran."""
 
 
 def server_name(url: str | None) -> str:
@@ -49,11 +51,11 @@ def check_terminal() -> None:
         raise InputError("top needs a terminal", remedy="elsewhere: evalbus status")
 
 
-async def look_on(bus: ServerBus, batch: BatchId | None, server: str) -> None:
-    """Draw until the user has seen enough. Raises InputError for an unknown batch."""
+async def look_on(bus: ServerBus, batch: BatchId | None, server: str, archive: Path | None) -> None:
+    """Draw until the user has seen enough; `archive`: see `ServeOptions`. Raises InputError for an unknown batch."""
     from workers.watching.top import Top  # noqa: PLC0415 - the web server need not load a terminal's toolkit
 
-    watcher = Watcher(bus)
+    watcher = Watcher(bus, archive)
     if batch is not None:
         await watcher.check(batch)
     await Top(watcher, batch=batch, server=server).run_async()
@@ -67,7 +69,7 @@ async def serve_batches(bus: ServerBus, options: ServeOptions) -> None:
     from workers.watching.serving import listen, serve  # noqa: PLC0415
     from workers.watching.web import Web  # noqa: PLC0415
 
-    watcher = Watcher(bus)
+    watcher = Watcher(bus, options.archive)
     if options.batch is not None:
         await watcher.check(options.batch)
     made_up = options.token is None and not is_loopback(options.host)
@@ -78,7 +80,7 @@ async def serve_batches(bus: ServerBus, options: ServeOptions) -> None:
     with listener, tempfile.TemporaryDirectory(prefix="evalbus-reports-") as directory, _until_told() as stopping:
         port = int(listener.getsockname()[1])
         keyring = None if token is None else Keyring.of(token, port)
-        web = Web(watcher, Site(options.server, bus.plane.value), Reports(bus, Path(directory)))
+        web = Web(watcher, Site(options.server, bus.plane.value), Reports(bus, Path(directory), options.archive))
         path = "/" if options.batch is None else batch_path(options.batch)
         url = f"http://{_shown(options.host)}:{port}{path}"
         print(f"{url}?token={token}" if made_up else url, flush=True)

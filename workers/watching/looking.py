@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from bus.archived import began_ms
@@ -74,9 +75,10 @@ class _Listed:
 class Watcher:
     """See the module's text. It only reads; every method raises ServerError when the server does not answer."""
 
-    def __init__(self, bus: ServerBus) -> None:
-        """The bus stays the caller's."""
+    def __init__(self, bus: ServerBus, archive: Path | None = None) -> None:
+        """The bus stays the caller's. `archive`: where histories were archived while their batches ran."""
         self._bus = bus
+        self.archive = archive
         self._watched: dict[BatchId, _Watched] = {}
         self._listed: dict[BatchId, _Listed] = {}
 
@@ -144,6 +146,7 @@ class Watcher:
             doubts=crowd.doubts,
             refusals=seen.tail.refusals,
             refusals_since_ms=seen.tail.since_ms,
+            archive="" if self.archive is not None else seen.tail.archive,
             outcome=seen.outcome if counters.status.ended else None,
         )
 

@@ -30,9 +30,9 @@ class Made:
 class Reports:
     """See the module's text."""
 
-    def __init__(self, bus: ServerBus, directory: Path) -> None:
-        """`directory` is the caller's, and goes away with it."""
-        self._bus, self._directory = bus, directory
+    def __init__(self, bus: ServerBus, directory: Path, archive: Path | None = None) -> None:
+        """`directory` is the caller's, and goes away with it. `archive`: as for `Watcher`."""
+        self._bus, self._directory, self._archive = bus, directory, archive
         self._made: dict[tuple[BatchId, str], Made] = {}
         self._making = asyncio.Lock()
 
@@ -56,7 +56,7 @@ class Reports:
         file, source = directory / "report.html", directory / "source"
         source.mkdir(parents=True)
         try:
-            history = await fetched(self._bus, batch, source)
+            history = await fetched(self._bus, batch, source, self._archive)
             await asyncio.to_thread(write_report, history, file)
         except BaseException:
             shutil.rmtree(directory)

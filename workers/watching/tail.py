@@ -46,6 +46,8 @@ class Tail:
         """When the history began; 0 when it has no entries."""
         self.since_ms = 0
         """From when on none was left out, by the server's clock."""
+        self.archive = ""
+        """`host:/directory`, where the older part of the history is; empty where all of it is on the server."""
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -61,7 +63,8 @@ class Tail:
             self.began_ms = await began_ms(self._link, self._keys)
             await self._seek(_ms(first[0]), now_ms)
         # What was archived under a look that is late is not shown, and so nothing before it.
-        archived = (await standing_of(self._link, self._keys)).last
+        standing = await standing_of(self._link, self._keys)
+        archived, self.archive = standing.last, standing.place if standing.number else ""
         if order_of(archived) > order_of(EntryId(self._after.lstrip("("))):
             await self._seek(int(archived.partition("-")[0]), now_ms)
         for _ in range(_PAGES):

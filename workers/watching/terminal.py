@@ -26,6 +26,7 @@ __all__ = [
     "head",
     "headline",
     "hold_rows",
+    "latest",
     "legend",
     "reasons",
     "refusal_rows",
@@ -214,6 +215,12 @@ def reasons(view: View) -> Text:
             text.append(f"  {doubt.run}  {doubt.tool}: {doubt.says}\n")
     text.rstrip()
     return text
+
+
+def latest(view: View) -> str:
+    """The title of the latest refusals: since when none was left out, where that is not the batch's beginning."""
+    since = f", of those since {clock(view.refusals_since_ms)}" if view.refusals_since_ms > view.began_ms else ""
+    return f"Latest refusals{since}"
 
 
 def refusal_rows(view: View) -> list[Row]:

@@ -37,6 +37,7 @@ from workers.watching.terminal import (
     head,
     headline,
     hold_rows,
+    latest,
     legend,
     reasons,
     refusal_rows,
@@ -269,6 +270,7 @@ class BatchScreen(Looking):
         self.query_one("#holds", Rows).show(hold_rows(view))
         self.query_one("#reasons", Static).update(reasons(view))
         self.query_one("#latest", Rows).show(refusal_rows(view))
+        self.query_one("#latest-title", Static).update(latest(view))
         for shown in ("#latest", "#latest-title"):
             self.query_one(shown).display = bool(view.refusals)
         return _EVERY if view.outcome is None else _ENDED
@@ -309,7 +311,7 @@ class RunScreen(Screen[None]):
 
     async def _read(self) -> None:
         try:
-            told = await read_server(self._watcher.bus, self._batch, self._run)
+            told = await read_server(self._watcher.bus, self._batch, self._run, self._watcher.archive)
             title, *lines = explained(told.story, told.detail)
             text = Text(title, style="bold").append("\n\n" + "\n".join(lines), style="not bold")
         except EvalbusError as error:

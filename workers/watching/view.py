@@ -127,6 +127,8 @@ class View:
     refusals: tuple[Refusal, ...]
     """The newest first, of those since `refusals_since_ms`."""
     refusals_since_ms: int
+    archive: str
+    """`host:/directory`, to which the older part of the history went; empty where whoever looks has all of it."""
     outcome: Outcome | None
     """None while the batch is open."""
 
@@ -210,6 +212,8 @@ def _notices(view: View) -> Iterator[str]:
     if counts.stuck:
         calls = "call of a tool is" if counts.stuck == 1 else "calls of tools are"
         yield f"{counts.stuck} {calls} stuck: nobody knows whether its effect stands, and it cannot be undone."
+    if view.archive:
+        yield f"The older part of the history is in {view.archive}: runs and the report are shown with --archive DIR."
     if view.outcome is not None:
         return
     if counts.intended - counts.holes < counts.quorum:

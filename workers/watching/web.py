@@ -28,6 +28,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
+from bus.archived import ArchivedError
 from bus.errors import InputError, ServerError, ViolationError
 from bus.types import BatchId
 from workers.explaining import svg
@@ -77,6 +78,7 @@ class Web:
                 Mount("/static", StaticFiles(directory=pages.HERE / "static")),
             ],
             exception_handlers={
+                ArchivedError: self._archived,
                 InputError: self._wrong,
                 ServerError: self._gone,
                 ViolationError: self._untrue,
@@ -114,7 +116,7 @@ class Web:
         """One run. Its batch's whole history is read for it, so that one is read at a time."""
         name = batch_name(request.path_params["batch"])
         async with self.explaining:
-            told = await read_server(self.watcher.bus, name, request.path_params["run"])
+            told = await read_server(self.watcher.bus, name, request.path_params["run"], self.watcher.archive)
         return HTMLResponse(await asyncio.to_thread(self.site.run, told))
 
     async def report(self, request: Request) -> Response:
@@ -191,6 +193,11 @@ class Web:
 
     async def _wrong(self, _: Request, error: Exception) -> Response:
         return HTMLResponse(self.site.problem("Not found", str(error)), 404)
+
+    async def _archived(self, _: Request, error: Exception) -> Response:
+        assert isinstance(error, ArchivedError)
+        said = f"{error.problem}. It is read from there with: evalbus serve --archive DIR"
+        return HTMLResponse(self.site.problem("Part of the history is in an archive", said), 404)
 
     async def _missing(self, _: Request, __: Exception) -> Response:
         return HTMLResponse(self.site.problem("Not found", "There is no such page."), 404)
