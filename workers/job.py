@@ -34,6 +34,7 @@ from workers.archive_place import check_archive
 from workers.brief import brief
 from workers.bundle import BundleKey, publish, take_key
 from workers.files import check_writable, write_whole
+from workers.first_holes import FirstHoles
 from workers.fleet import Fleet
 from workers.gating.baseline import with_own_baseline
 from workers.interrupt import Interrupted
@@ -348,7 +349,7 @@ async def _run_batch(
     nursery.adopt_orphans()  # those of a worker that was killed, too
     fleet = Fleet(log_directory(home, name))
     fleet.start(_roles(options, name, home))
-    with _on_signals() as told, Progress(f"{suite.name} · {name}") as progress:
+    with _on_signals() as told, Progress(_title(suite, name)) as progress:
         try:
             await _watch(bus, whole, fleet, strays, progress, told)
         except ServerError as error:
@@ -491,12 +492,18 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _title(suite: Suite, name: BatchId) -> str:
+    """A name that was made up begins with the suite's."""
+    return name if name.startswith(suite.name) else f"{suite.name} · {name}"
+
+
 async def _watch(
     bus: ServerBus, whole: Whole, fleet: Fleet, strays: Strays, progress: Progress, told: asyncio.Event
 ) -> None:
     """Show the batch until it has ended, the user stops it, or a process says that it cannot go on."""
     loop = asyncio.get_running_loop()
     failed = asyncio.create_task(fleet.failed())
+    holes = FirstHoles()
     try:
         while not told.is_set():
             counters = await counters_of(bus, whole)
@@ -504,6 +511,8 @@ async def _watch(
             progress.update(counters, fleet.alive(Role.WORKER), fleet.alive(Role.SCORER), loop.time())
             while fleet.restarts:
                 progress.note(fleet.restarts.popleft())
+            for line in await holes.news(bus, whole, counters):
+                progress.note(line)
             if counters.status in (BatchStatus.CLOSED, BatchStatus.INCONCLUSIVE):
                 return
             fleet.one_ended.clear()

@@ -1,0 +1,45 @@
+"""What is told of holes while a batch runs, on a real server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from bus.redis_bus import RedisBus
+from bus.target import Target
+from tests.model_stage import ModelStage, OnServer
+from tests.test_roles import BATCH
+from workers.first_holes import FirstHoles
+from workers.whole import whole_of
+
+SUITE = """\
+cases = "cases.jsonl"
+lease = "5s"
+[solver]
+python = "agent.py:solve"
+[scorer]
+kind = "exact"
+"""
+CASES = '{"id": "a", "input": "one", "target": "ONE"}\n{"id": "b", "input": "two"}\n{"id": "c", "input": "three"}\n'
+SOLVER = 'async def solve(case, run):\n    return {"one": "ONE"}[case.input]\n'
+
+
+async def test_the_first_hole_of_a_reason_is_told_once_and_not_when_all_have_ended(
+    server: Target, tmp_path: Path
+) -> None:
+    """With the run and what it says; ten thousand of the same are one line."""
+    stage = ModelStage(OnServer(server), tmp_path)
+    await stage.declare(SUITE, agent_DOT_py=SOLVER, cases_DOT_jsonl=CASES)
+    ended = await stage.run_to_the_end()
+    assert isinstance(stage.bus, RedisBus)
+    whole = await whole_of(stage.bus, BATCH)
+    assert whole is not None
+    before, holes = replace(ended, intended=4), FirstHoles()  # as it was while one more was to come
+    assert await holes.news(stage.bus, whole, ended) == []
+    assert await holes.news(stage.bus, whole, replace(before, hole_reasons={})) == []
+    assert await holes.news(stage.bus, whole, before) == ["first solver_error: b#1   KeyError: 'two' (agent.py:2)"]
+    assert await holes.news(stage.bus, whole, before) == []
+    many = replace(before, admitted=1_000_000)
+    told = ["first solver_error: evalbus show b --only solver_error"]
+    assert await FirstHoles().news(stage.bus, whole, many) == told
+    await stage.aclose()
