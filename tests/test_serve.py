@@ -32,6 +32,7 @@ from tests.fleet import Stage, eventually
 from tests.servers import RealServer, running
 from tests.waiting import soon, until
 from workers.runtime import SystemRuntime
+from workers.watching import serving as listening
 from workers.watching.guard import Guard, Keyring, is_loopback
 from workers.watching.looking import Watcher
 from workers.watching.pages import Site
@@ -394,6 +395,31 @@ async def test_what_is_no_request_is_refused_and_writes_nothing_on_the_screen(
         upgrade = {"connection": "upgrade", "upgrade": "websocket"}
         assert (await house.client.get("/", headers=upgrade)).status_code == 200
     assert [record.message for record in caplog.records if record.name.startswith("uvicorn")] == []
+
+
+async def test_a_request_that_never_becomes_whole_is_given_up(
+    server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that drips in, and the second one of a connection; nobody can hold all the places by saying nothing."""
+    monkeypatch.setattr(listening, "_WHOLE", 0.5)
+    async with open_house(server, tmp_path) as house:
+        host, _, port = house.url.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        assert await soon(reader.read()) == b"", "nothing was said"
+        writer.close()
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert (await soon(reader.readuntil(b"\r\n\r\n"))).startswith(b"HTTP/1.1 404 ")
+        ended = asyncio.ensure_future(reader.read())
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(8):
+                while not ended.done():
+                    writer.write(b"G")
+                    await writer.drain()
+                    await asyncio.sleep(0.02)
+        await asyncio.wait([ended], timeout=1)
+        assert ended.done()
+        writer.close()
 
 
 async def test_nobody_is_asked_when_nobody_looks(server: Target, tmp_path: Path) -> None:

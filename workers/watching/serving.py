@@ -2,7 +2,7 @@
 
 The original server looks ten times a second whether it is to stop, takes the signals for itself, and waits for its
 clients; a browser that follows a stream never leaves. Here an event stops it, every stream is ended, and whoever is
-left has two seconds.
+left has two seconds. Nor does it mind a request that never becomes whole; here that has ten seconds.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bus.errors import InputError
 
 __all__ = ["listen", "serve"]
 
 _PATIENCE: Final = 2.0
+_WHOLE: Final = 10.0
+"""Seconds from a connection, or a request's first byte, until its head is whole."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -46,7 +49,7 @@ async def serve(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event, 
     """Answer until `stopping` is set; then `ending` ends what would go on for ever."""
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=_Impatient,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -58,6 +61,36 @@ async def serve(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event, 
     # What is no HTTP is answered with 400; a line each on standard error would be for whoever sends it to fill.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     await _Server(config, stopping, ending).serve(sockets=[listener])
+
+
+class _Impatient(H11Protocol):
+    """Gives up a request whose head does not come; bytes that drip in give it no more time."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(_WHOLE, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        if self._timer is None and not self._answering:
+            self._timer = self.loop.call_later(_WHOLE, self.transport.close)
+        super().data_received(data)
+        if self._answering:
+            self._stop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class _Server(uvicorn.Server):
