@@ -7,6 +7,7 @@ fail, and is a failure too.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -121,7 +122,9 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
     """The fences to verify; all when none is named. Raises InputError with the known ones."""
     for name in names:
         if name not in FENCES:
-            raise InputError(f"no fence {name!r}", remedy=f"one of {', '.join(FENCES)}")
+            near = difflib.get_close_matches(name, FENCES, n=1)
+            known = f"one of {', '.join(FENCES)}"
+            raise InputError(f"no fence {name!r}", remedy=f"did you mean {near[0]}? it is {known}" if near else known)
     return tuple(dict.fromkeys(names)) or tuple(FENCES)
 
 

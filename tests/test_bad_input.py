@@ -56,6 +56,16 @@ def options(*more: str) -> Callable[[Path], list[str]]:
     return lambda place: [*edited()(place), *more]
 
 
+def misspelt(name: str) -> Callable[[Path], list[str]]:
+    """`run` of what is not there, beside a suite that is."""
+
+    def arguments(place: Path) -> list[str]:
+        write_suite(place / "suite", MINIMAL)
+        return ["run", str(place / name)]
+
+    return arguments
+
+
 def no_parquet(place: Path) -> list[str]:
     """`run` of a suite whose Parquet file is none."""
     return edited(MINIMAL.replace("jsonl", "parquet"), **{"cases.parquet": "PAR1 or not"})(place)
@@ -65,6 +75,28 @@ def no_parquet(place: Path) -> list[str]:
     ("arguments", "file", "said"),
     [
         (lambda place: ["run", str(place / "nothing")], "nothing", ": no such file or directory"),
+        (misspelt("siute"), "siute", ": no such file or directory (did you mean {}/suite?)"),
+        (misspelt("nothing"), "nothing", ": no such file or directory (suites there: {}/suite)"),
+        (
+            edited('cases = "cases.jsonl"\nsolver = "agent.py:solve"\nscorer = {kind = "exact"}\n'),
+            "suite/suite.toml",
+            ": solver: must be a table, it is 'agent.py:solve' (write solver = {python = \"agent.py:solve\"}",
+        ),
+        (
+            edited('cases = "cases.jsonl"\nscorer = {kind = "exact"}\n'),
+            "suite/suite.toml",
+            ": solver: is missing (write solver = {python",
+        ),
+        (
+            edited(**{"cases.jsonl": '{"id": "a", "input": "1", "expected": "1"}\n'}),
+            "suite/cases.jsonl",
+            ":1: unknown field 'expected' (put what is your own into metadata, or in the suite: fields = { target",
+        ),
+        (
+            edited('cases = "c.csv"\n' + MINIMAL[21:], **{"c.csv": "id;input;target\na;1;1\n"}),
+            "suite/c.csv",
+            ":1: has no column 'id' (it has 'id;input;target') (its cells are parted by ';': save it with commas)",
+        ),
         (edited('cases = "no.jsonl"\n' + MINIMAL[21:]), "suite/suite.toml", ": cases: no such file: no.jsonl"),
         (edited("cases = \n" + MINIMAL), "suite/suite.toml", ":1: invalid TOML: "),
         (edited('qorum = "1%"\n' + MINIMAL), "suite/suite.toml", ": qorum: unknown field (did you mean 'quorum'?)"),
@@ -89,9 +121,10 @@ def no_parquet(place: Path) -> list[str]:
         (options("--url", "http://queue"), None, "http://queue: not the URL of a server"),
     ],
     ids=[
-        "missing suite", "missing data", "invalid TOML", "unknown field", "case without id", "one id twice",
-        "invalid JSON", "empty data", "quorum", "unknown scorer", "solver does not import", "no Parquet",
-        "json directory", "json is a directory", "json in the suite", "batch name", "no batch name",
+        "missing suite", "misspelt suite", "another suite", "a text for a table", "no solver",
+        "a field by another name", "semicolons", "missing data", "invalid TOML", "unknown field", "case without id",
+        "one id twice", "invalid JSON", "empty data", "quorum", "unknown scorer", "solver does not import",
+        "no Parquet", "json directory", "json is a directory", "json in the suite", "batch name", "no batch name",
         "long batch name", "url",
     ],
 )  # fmt: skip
@@ -112,6 +145,7 @@ def test_wrong_input_is_one_line_that_names_its_place_and_nothing_is_started(
     out, err = capfd.readouterr()
     assert (stop.value.code, out) == (2, "")
     (line,) = err.splitlines()
+    said = said.replace("{}", str(tmp_path))
     place = "" if file is None else file if file.endswith("out.json") or file == "." else str(tmp_path / file)
     assert line.startswith(f"evalbus: {place}{said if file else ''}"), line
     assert said in line

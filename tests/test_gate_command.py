@@ -83,6 +83,7 @@ async def test_a_baseline_may_be_a_batch_a_history_or_a_snapshot(stage: Stage) -
         done = await command.end()
         assert done.code == 0, done.err
         assert "0 better · 0 worse   sign test over cases, exact: p 1.0000" in done.out
+        assert "difference +0.0000   no case changed: how far chance could move it is not known\n" in done.out
         assert "-0.2500 to +0.2500 had the holes of both failed and passed" in done.out
 
 

@@ -153,8 +153,8 @@ async def test_the_same_seed_finds_the_same_violations(server: Target, monkeypat
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["workspce"], "no fence 'workspce' (one of plane, "),
-        (["workspace", "Judge"], "no fence 'Judge' (one of plane, "),
+        (["workspce"], "no fence 'workspce' (did you mean workspace? it is one of plane, "),
+        (["workspace", "Judge"], "no fence 'Judge' (did you mean judge? it is one of plane, "),
         (["workspace", "--json", "no/out.json"], "no/out.json: its directory does not exist"),
         (["workspace", "--json", "."], ".: is a directory"),
     ],

@@ -38,6 +38,10 @@ MAX_ID: Final = 200
 """Bytes of UTF-8. An id is a part of keys, of directory names, and of every line that names a run."""
 
 _DEFAULTS: Final[Mapping[str, object]] = {"id": None, "input": "", "target": None, "metadata": None}
+_ELSEWHERE: Final[Mapping[str, Sequence[str]]] = {
+    "target": ("expected", "answer", "output", "label", "ideal", "reference", "solution", "gold"),
+    "input": ("question", "prompt", "query", "text", "instruction"),
+}
 _FLOOR: Final = "must_pass"
 _YES, _NO = (True, "true", "1"), (False, None, "", "false", "0")
 
@@ -119,11 +123,18 @@ def _cases(rows: Iterable[Row], shown: Path | str) -> tuple[Case, ...]:
     return tuple(cases)
 
 
+def _elsewhere(name: str, row: Row) -> str:
+    """What is the case's own, and under which name other tools have it."""
+    meant = next((field for field, names in _ELSEWHERE.items() if name.lower() in names), None)
+    own = "put what is your own into metadata"
+    return own if meant is None or meant in row.fields else f'{own}, or in the suite: fields = {{ {meant} = "{name}" }}'
+
+
 def _case(row: Row, shown: Path | str) -> Case:
     for name in row.fields:
         if name not in _DEFAULTS and name != _FLOOR:
             near = difflib.get_close_matches(str(name), _DEFAULTS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "put what is your own into metadata"
+            hint = f"did you mean {near[0]!r}?" if near else _elsewhere(str(name), row)
             raise _wrong(row, shown, f"unknown field {name!r}", hint)
     case_id = row.fields.get("id")
     if case_id is None or case_id == "":

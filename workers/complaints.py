@@ -31,6 +31,12 @@ _SAID: Final = {
     "too_short": "must not be empty",
     "model_type": "must be a table",
 }
+_WRITE: Final = {
+    "cases": 'write cases = "cases.jsonl"',
+    "solver": 'write solver = {python = "agent.py:solve"}, or {command = ["…"]}',
+    "scorer": 'write scorer = {kind = "exact"}, or another kind',
+}
+"""What every suite has, and a first one often in another form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ def complain(error: ValidationError) -> Complaint:
         case "extra_forbidden":
             return _unknown_field(field, where)
         case "missing":
-            return Complaint(f"{place}is missing")
+            return Complaint(f"{place}is missing", _WRITE.get(field))
         case "literal_error":
             choices = re.findall(r"'([^']*)'", str(first.get("ctx", {}).get("expected")))
             known = f"one of {', '.join(choices)}"
@@ -64,7 +70,7 @@ def complain(error: ValidationError) -> Complaint:
         case "value_error":
             return Complaint(f"{place}{first['msg'].removeprefix('Value error, ')}")
         case _:
-            return Complaint(f"{place}{_said(first)}")
+            return Complaint(f"{place}{_said(first)}", _WRITE.get(field))
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

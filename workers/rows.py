@@ -161,6 +161,12 @@ def _csv_rows(path: Path, shown: Path | str, fields: FieldMap) -> Iterator[Row]:
         csv.field_size_limit(limit)
 
 
+def _remedy(names: Sequence[str], near: Sequence[str]) -> str:
+    if len(names) == 1 and (between := next((sign for sign in (";", "\t", "|") if sign in names[0]), None)):
+        return f"its cells are parted by {between!r}: save it with commas"
+    return "write the name as id" if near else 'every case needs an id of its own: fields = { id = "COLUMN" }'
+
+
 def _check_columns(names: Sequence[str], shown: Path | str, fields: FieldMap, line: int | None) -> None:
     fields.check(names, shown, line)
     if "id" not in (*names, *fields.of):
@@ -170,7 +176,7 @@ def _check_columns(names: Sequence[str], shown: Path | str, fields: FieldMap, li
             f"has no column 'id' (it has {have})",
             file=shown,
             line=line,
-            remedy="write the name as id" if near else 'every case needs an id of its own: fields = { id = "COLUMN" }',
+            remedy=_remedy(names, near),
         )
     if (twice := _first_twice(names)) is not None:
         raise InputError(f"has two columns {twice!r}", file=shown, line=line)

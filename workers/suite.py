@@ -27,7 +27,7 @@ from bus.errors import InputError
 from bus.types import Digest
 from workers import usercode
 from workers.cases import Case, cases_from_tables, read_cases
-from workers.complaints import complain
+from workers.complaints import complain, nearest
 from workers.declaration import Place, Suite
 from workers.inspecting.target import file_of, is_target, plain, target_of
 from workers.judging.prompt import JudgePrompt
@@ -75,6 +75,9 @@ NEVER_COUNTED: Final = (
     ".DS_Store",
 )
 """Patterns of what other tools put into a suite's directory: never a part of the suite."""
+
+_ENDINGS: Final = (".toml", ".py")
+_NAMED: Final = 5  # suites, in answer to one that is not there
 
 
 def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
@@ -202,8 +205,8 @@ def _find(path: Path) -> Path:
             raise InputError("holds both suite.toml and suite.py", file=path, remedy="name the one that counts")
         return found[0]
     if not path.exists():
-        raise InputError("no such file or directory", file=path)
-    if path.suffix not in (".toml", ".py") or not path.is_file():
+        raise InputError("no such file or directory", file=path, remedy=_suites_near(path))
+    if path.suffix not in _ENDINGS or not path.is_file():
         raise InputError("is not a suite", file=path, remedy="name a directory, a .toml or a .py file")
     return path
 
@@ -318,3 +321,20 @@ def _digest(declared: Suite, cases: tuple[Case, ...], files: _Files) -> Digest:
     inline = [] if isinstance(declared.declared_cases, str) else [asdict(case) for case in cases]
     whole = json.dumps([tree, files.source.name, told, inline], sort_keys=True)
     return Digest(hashlib.sha256(b"evalbus-suite 1\0" + whole.encode()).hexdigest())
+
+
+def _suites_near(path: Path) -> str | None:
+    """What was probably meant, of what is beside it; where nothing is like it, which suites there are."""
+    try:
+        beside = [one for one in sorted(path.parent.iterdir()) if one.suffix in _ENDINGS or _holds_suite(one)]
+    except OSError:
+        return None
+    named = {one.name: one for one in beside}
+    if near := nearest(path.name, named):
+        return f"did you mean {named[near]}?"
+    suites = [str(one) for one in beside if _holds_suite(one)]
+    return f"suites there: {', '.join(suites[:_NAMED])}" if suites else None
+
+
+def _holds_suite(path: Path) -> bool:
+    return any((path / name).is_file() for name in ("suite.toml", "suite.py"))

@@ -77,6 +77,8 @@ def _compared(one: Comparison, trials: int) -> list[str]:
     if one.difference is None:
         return [f"{'baseline':<{_LABEL}}{visible(one.baseline)}   no case is scored in both"]
     within = "" if one.interval is None else f"   {_signed_span(one.interval)}, bootstrap, 95%"
+    if not one.better + one.worse and one.interval is not None and one.interval.low == one.interval.high:
+        within = "   no case changed: how far chance could move it is not known"  # no width is no certainty
     test = "McNemar" if trials == 1 else "sign test over cases"
     odd = f"p {one.p_value:.4f}" if one.p_value >= _CERTAIN else f"p {one.p_value:.1e}"
     lines = [
