@@ -59,7 +59,7 @@ def test_help_waits_for_nothing_that_only_commands_need() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(("run",), "--workers"), (("import",), "{file}"), (("server", "start"), "--home")]
+    ("words", "said"), [(("run",), "--workers"), (("import",), "FILE"), (("server", "start"), "--home")]
 )
 def test_a_command_that_is_made_ready_late_is_made_ready(words: tuple[str, ...], said: str) -> None:
     """It is the function's own signature that answers, also for a name that is none in Python."""
@@ -74,6 +74,30 @@ def test_a_wrong_name_is_still_met_with_the_nearest_one() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "'rescore'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "süß"), "evalbus: süß: no such file or directory"),
+        (("run", ".", "--batch", "ß"), "evalbus: 'ß' cannot"),
+    ],
+)
+def test_a_locale_that_is_not_utf_8_changes_nothing(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    """No umlaut is lost, in a path or on the screen."""
+    other = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "workers.cli", *words]
+    done = subprocess.run(command, cwd=tmp_path, env=other, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith(said)
+
+
+def test_a_stream_that_cannot_say_a_letter_says_another(tmp_path: Path) -> None:
+    """A picture in Latin-1 has question marks, and is no traceback."""
+    other = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONPATH": str(ROOT)}
+    show = "from workers.cli import in_utf8; in_utf8.ensure(); print('│ ü')"
+    done = subprocess.run([sys.executable, "-c", show], cwd=tmp_path, env=other, capture_output=True, check=False)
+    assert (done.stdout.rstrip(), done.stderr) == ("? ü".encode("latin-1"), b"")
 
 
 @pytest.mark.process

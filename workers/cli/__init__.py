@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from workers.cli import checks, convert, gates, histories, results, server, work
+from workers.cli import checks, convert, gates, histories, in_utf8, results, server, work
 from workers.cli.late import late_commands
 
 __all__ = ["COMMANDS", "app", "main", "server_app"]
@@ -89,4 +89,5 @@ app.add_typer(server_app, name="server")
 def main() -> None:
     """The entry point."""
     ctrl_c.over()
+    in_utf8.ensure()
     app()

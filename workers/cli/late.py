@@ -46,4 +46,8 @@ def late_commands(functions: Mapping[str, Callable[..., None]]) -> type[TyperGro
 def _made_ready(name: str, function: Callable[..., None]) -> Any:  # noqa: ANN401 - likewise
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     alone.command(name)(function)
-    return get_command(alone)
+    made = get_command(alone)
+    for each in made.params:
+        if each.param_type_name == "argument" and each.metavar is None:
+            each.metavar = f"{each.name or ''}{'…' if each.nargs == -1 else ''}".upper()  # as the documents have them
+    return made

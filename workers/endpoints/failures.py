@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -141,7 +142,7 @@ class Failures:
         told = self._clean(str(error)) or type(error).__name__
         match error:
             case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.ClientHttpProxyError():
-                return UnusableError(self._line(f"cannot be reached: {told}"), unreachable=True)
+                return UnusableError(self._line(f"cannot be reached: {_why(error) or told}"), unreachable=True)
             case aiohttp.ClientPayloadError() if isinstance(error.__cause__, ContentEncodingError):
                 return self.refused(Refusal.MALFORMED, f"cannot be decompressed: {self._clean(str(error.__cause__))}")
         return self.cut(told, pieces)
@@ -203,3 +204,9 @@ class Failures:
         spellings = {key, json.dumps(key)[1:-1], html.escape(key), quote(key), quote(key, ""), quote_plus(key)}
         longest_first = sorted(spellings, key=len, reverse=True)
         return re.sub("|".join(map(re.escape, longest_first)), "[key]", text, flags=re.IGNORECASE)
+
+
+def _why(error: Exception) -> str:
+    """The system's word for it, where it has one: the library's own line says the address once more before it."""
+    number = getattr(getattr(error, "os_error", None), "errno", None)
+    return os.strerror(number) if isinstance(number, int) and number > 0 else ""
