@@ -85,7 +85,7 @@ class _Waiting(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.heard = True
-        self.reader.feed(self._bytes, 0, nbytes)
+        self.reader.feed(cast(bytes, self._bytes), 0, nbytes)  # it reads any buffer; its types name bytes
         due = self.due
         while True:
             first = due[0] if due else None

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict
 
 import msgpack
@@ -18,6 +18,7 @@ import pytest
 from bus.chain import EMPTY_HEAD
 from bus.contract import CONTRACT
 from bus.entries import Entries, Recorded
+from bus.envelopes import Head, encode
 from bus.errors import ViolationError
 from bus.shorthand import COMMANDS, FIELD, PARTS, Shape, read, spell
 from bus.target import Target
@@ -117,7 +118,12 @@ async def test_a_field_that_is_named_by_a_number_leaves_the_entry_readable(
 ) -> None:
     """No client of ours does; the scripts grant it all the same, and the whole history must still be exported."""
     held = await batch.claimed()
-    monkeypatch.setattr("bus.redis_steps.encode", lambda fields: msgpack.packb({"schema": 1, 7: "x", **fields}))
+
+    def numbered(fields: Mapping[str, object], head: Head) -> bytes:
+        packed: bytes = msgpack.packb({**msgpack.unpackb(encode(fields, head)), 7: "x"})
+        return packed
+
+    monkeypatch.setattr("bus.redis_steps.encode", numbered)
     assert (await batch.bus.append(held.ref, EMPTY_HEAD, 1, ["said"])).applied
     monkeypatch.undo()
     entry = (await told(batch))[-1]

@@ -72,10 +72,10 @@ def test_without_a_table_the_disk_is_left_alone_until_somebody_asks(tmp_path: Pa
     (place := tmp_path / "work").mkdir()
     (place / "old").touch()
     made = prepare(suite, suite.cases[0], place)
-    assert not made.is_known
+    before = made.is_known
     assert (place / "old").exists()
     assert made.values["workspace"] == str(place)
-    assert made.is_known
+    assert [before, made.is_known] == [False, True]
     assert not place.exists()
     (made.path / "new").touch()
     assert [each.name for each in made.path.iterdir()] == ["new"]
