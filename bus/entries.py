@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgpack
-
 from bus import shorthand
 from bus.envelopes import decode
 from bus.errors import ViolationError
 from bus.imported import entry as imported
 from bus.keys import BatchKeys
 from bus.link import Link
+from bus.texts import unpacked
 from bus.types import EntryId
 from bus.wire import Reply
 
@@ -102,9 +101,8 @@ def _recorded(entry_id: EntryId, flat: Sequence[bytes]) -> Recorded:
             entry_id, fields[b"o"].decode(), told.envelope, tuple(Part(*one) for one in told.parts), {}, True
         )
     envelope = _envelope(fields[b"e"])
-    unpacked = msgpack.unpackb(fields[b"p"], raw=False, strict_map_key=False, unicode_errors="surrogatepass")
     presented = {int(name[1:]): value for name, value in fields.items() if name[:1] == b"x"}
-    parts = tuple(_part(*part) for part in unpacked)
+    parts = tuple(_part(*part) for part in unpacked(fields[b"p"]))
     return Recorded(entry_id, fields[b"o"].decode(), envelope, parts, presented)
 
 
@@ -113,9 +111,8 @@ def _envelope(packed: bytes) -> Mapping[str, Any]:
         return decode(packed)
     except ValueError:
         pass
-    try:  # some other client's names a field by a number: the scripts do not look at that one, and may have granted it
-        odd = msgpack.unpackb(packed, raw=False, strict_map_key=False, unicode_errors="surrogatepass")
-        return {str(name): value for name, value in odd.items()}
+    try:  # some other client's names a field by a number, or has bytes for text: the scripts may have granted it
+        return {str(name): value for name, value in unpacked(packed).items()}
     except (ValueError, AttributeError, TypeError):  # it was no envelope; it was refused, and is shown as it came
         return {"malformed": packed.hex()}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bus.texts import text_of
 from bus.types import Digest, Gen
 
 __all__ = ["StoredEvent"]
@@ -23,8 +24,8 @@ class StoredEvent(NamedTuple):
     def read(cls, stored: bytes) -> StoredEvent:
         """Raises ValueError for what is no event."""
         gen, head, payload = stored.split(b" ", 2)
-        return cls(Gen(int(gen)), Digest(head.decode()), payload.decode("utf-8", "surrogatepass"))
+        return cls(Gen(int(gen)), Digest(text_of(head)), text_of(payload))
 
     def __bytes__(self) -> bytes:
         """As it is stored."""
-        return f"{self.gen} {self.head} ".encode() + self.payload.encode("utf-8", "surrogatepass")
+        return f"{self.gen} {self.head} {self.payload}".encode("utf-8", "surrogatepass")

@@ -31,6 +31,7 @@ from bus.link import Link
 from bus.port import BatchInfo
 from bus.scripts import script
 from bus.snapshot import Snapshot
+from bus.texts import text_of
 from bus.types import BatchId, EntryId, Plane, RunId
 
 __all__ = [
@@ -155,7 +156,7 @@ async def _told(link: Link, keys: BatchKeys, group: Sequence[_Untold]) -> list[L
             continue
         # It was refused, the event was presented whole, and is nowhere else in this form.
         raw = entry.presented.get(_position(entry, int(args["seq"])))
-        args["payload"] = None if raw is None else raw.decode("utf-8", "surrogatepass")
+        args["payload"] = None if raw is None else text_of(raw)
     reads = [_read_of(keys, args) for args in granted]
     for args, found in zip(granted, await link.commands(reads) if reads else [], strict=True):
         if not found:

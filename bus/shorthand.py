@@ -27,9 +27,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import msgpack
-
 from bus.chain import EMPTY_HEAD
+from bus.texts import unpacked
 
 __all__ = ["BARE", "COMMANDS", "FIELD", "PARTS", "Said", "Shape", "Spelt", "read", "spell"]
 
@@ -141,10 +140,7 @@ class Spelt(NamedTuple):
 
 def read(packed: bytes) -> Said:
     """Unpack an entry. Raises ValueError for what is none."""
-    try:
-        words = msgpack.unpackb(packed, raw=False, strict_map_key=False, unicode_errors="surrogatepass")
-    except UnicodeDecodeError:  # no client of ours says such a thing; it is shown as it came
-        words = msgpack.unpackb(packed, raw=False, strict_map_key=False, unicode_errors="surrogateescape")
+    words = unpacked(packed)
     if not isinstance(words, list) or len(words) <= 2 or words[0] not in _COMMANDS:  # noqa: PLR2004 - what all begin with
         raise ValueError("not an entry that this release knows")
     return Said(words)

@@ -44,7 +44,7 @@ class State(StrEnum):
 def window_of(case: str, expected: Sequence[str], budget_epoch: int) -> str:
     """The name of a window: the same case, the same set of attempts and the same budget give the same."""
     text = json.dumps([case, sorted(set(expected)), budget_epoch], separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(slots=True)

@@ -102,13 +102,15 @@ class Model:
         self.now_ms = 0
         self.refusals: dict[str, int] = {}
         self.drawn = 0
+        self.any_text = False
+        """Half of a surrogate pair passes for text. A script takes it for that, where a client sends such bytes."""
         self._draw = draw
 
     def decide(self, op: str, args: Mapping[str, object]) -> Answer:
         """Decide one operation. Arguments are checked before all else; refusals are counted by reason."""
         if op not in self.OPS:
             raise LookupError(f"{self.FENCE} has no operation {op!r}")
-        reason = _malformed(_parse(self.OPS[op]), args, self.BEFORE_SCHEMA)
+        reason = _malformed(_parse(self.OPS[op]), args, self.BEFORE_SCHEMA, any_text=self.any_text)
         answer = self._call(op, args) if reason is None else reject(reason)
         if answer.refused and answer.reason is not None:
             self.refusals[answer.reason] = self.refusals.get(answer.reason, 0) + 1
@@ -141,6 +143,9 @@ class Model:
         return f"{self.drawn:032x}"
 
 
+_TEXTS = ("str", "drawn")
+
+
 @dataclass(frozen=True, slots=True)
 class _Arg:
     name: str
@@ -148,8 +153,10 @@ class _Arg:
     optional: bool
     otherwise: str
 
-    def accepts(self, value: object) -> bool:
-        return self.optional if value is None else fits(self.kind, value)
+    def accepts(self, value: object, *, any_text: bool) -> bool:
+        if value is None:
+            return self.optional
+        return fits(self.kind, value) or (any_text and self.kind in _TEXTS and isinstance(value, str) and value != "")
 
 
 @cache
@@ -163,12 +170,14 @@ def _parse(text: str) -> tuple[_Arg, ...]:
     return tuple(args)
 
 
-def _malformed(args: tuple[_Arg, ...], given: Mapping[str, object], first: frozenset[str]) -> str | None:
+def _malformed(
+    args: tuple[_Arg, ...], given: Mapping[str, object], first: frozenset[str], *, any_text: bool
+) -> str | None:
     """Why these arguments are refused unseen, or None. `schema` goes before a reason of an argument's own.
 
     But for those in `first`: they go before `schema`.
     """
-    reasons = {arg.otherwise for arg in args if not arg.accepts(given.get(arg.name))}
+    reasons = {arg.otherwise for arg in args if not arg.accepts(given.get(arg.name), any_text=any_text)}
     if foremost := reasons & first:
         return min(foremost)
     if "schema" in reasons or not given.keys() <= {arg.name for arg in args}:

@@ -31,7 +31,7 @@ EMPTY = "0" * 64
 
 def chain(parent: str, payload: str) -> str:
     """The head after one more event."""
-    return hashlib.sha256((parent + payload).encode()).hexdigest()
+    return hashlib.sha256((parent + payload).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,11 @@ class Player:
             "sandbox": self._sandbox,
             "transcript": self._transcript,
         }
+        for model in (
+            self.transcript, self.histogram, self.outbox, self.indoubt, self.join, self.completion,
+            *self.desks.values(), *self._plain.values(),
+        ):  # fmt: skip
+            model.any_text = True  # what is recorded as text a script has taken for text
         self.decisions: Counter[str] = Counter()
         """By fence."""
         self.refusals: Counter[str] = Counter()
@@ -226,6 +231,7 @@ class Player:
         run = told.args.get("workspace", told.envelope.get("run"))
 
         def ask(model: Sandbox) -> Answer:
+            model.any_text = True
             step = told.args.get("step")
             planned = isinstance(step, str) and step in model.steps
             if told.op != "write" or not told.refused or planned or not isinstance(step, str):

@@ -1,0 +1,30 @@
+"""Texts that other clients presented. A script takes any bytes for text; ours sends UTF-8 and nothing else.
+
+Whatever it was, a history must be readable to its end. Half of a surrogate pair stands as that half. Other bytes that
+are no UTF-8 stand each as a character of its own, from U+DC80 on (Python's `surrogateescape`). An export spells both
+out as JSON does, `\\ud83d`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+__all__ = ["text_of", "unpacked"]
+
+
+def text_of(raw: bytes) -> str:
+    """What was presented as text. Raises nothing."""
+    try:
+        return raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "surrogateescape")
+
+
+def unpacked(packed: bytes) -> Any:  # noqa: ANN401 - whatever it is
+    """What was packed as msgpack, its texts likewise. Raises ValueError for what is none."""
+    try:
+        return msgpack.unpackb(packed, raw=False, strict_map_key=False, unicode_errors="surrogatepass")
+    except UnicodeDecodeError:
+        return msgpack.unpackb(packed, raw=False, strict_map_key=False, unicode_errors="surrogateescape")

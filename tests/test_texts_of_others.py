@@ -1,0 +1,126 @@
+"""What another client presents as text, and is none: the export carries it, and replay says what the script said."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from bus.chain import EMPTY_HEAD
+from bus.errors import ViolationError
+from bus.scripts import script
+from bus.target import Target
+from bus.types import Decision
+from tests.batches import Batch, Held
+from tests.histories import exported
+from tests.test_archiving_live import archivist_of, info_of
+from tests.test_checker import checked, holds
+from tests.test_steps_fences import ALL
+from workers.exporting import exported_lines
+from workers.replaying import replay_file
+
+HALF = b"\xed\xa0\xbd"
+"""Half of a surrogate pair, as a client with another JSON library would send it: U+D83D."""
+TEXTS = {"half-a-pair": (HALF, "\ud83d"), "no-utf8": (b"\xff", "\udcff")}
+
+
+@pytest.fixture
+async def batch(server: Target) -> AsyncIterator[Batch]:
+    """Two runs, admitted."""
+    one = await Batch.open(server.address(), runs=2, limits=ALL)
+    await one.admit()
+    yield one
+    await one.aclose()
+
+
+async def append(batch: Batch, held: Held, head: bytes, payload: bytes = b"said", **fields: object) -> Decision:
+    """Append an event with these bytes, without any client of ours."""
+    envelope: dict[str, Any] = {
+        "schema": 1, "plane": "live", "batch": batch.name, "run": held.ref.run, "lease_id": held.ref.lease_id,
+        "gen": held.ref.gen, "conversation": 0, "epoch": 0, "parent": EMPTY_HEAD, "seq": 1, "events": 1,
+        "receipts": 0, **fields,
+    }  # fmt: skip
+    keys = batch.keys
+    places = {
+        "run": keys.run(held.ref.run), "batch": keys.batch_row, "leases": keys.leases,
+        "transcript": keys.transcript(held.ref.run, 0), "dead": keys.dead, "history": keys.history,
+    }  # fmt: skip
+    packed = msgpack.packb(envelope, use_bin_type=False)
+    return await batch.bus.link.run(script("run.append"), places, {"envelope": packed, "items": [head, payload]})
+
+
+def replayed(lines: list[bytes], file: Path) -> None:
+    """Raises what replay does; the checker, which has a reader of its own, finds nothing either."""
+    file.write_bytes(b"".join(lines))
+    replay_file(file, None)
+    assert holds(checked(lines))
+
+
+def of_append(lines: list[bytes]) -> Any:  # noqa: ANN401 - a line's JSON
+    """The last line about an event."""
+    return json.loads([line for line in lines if b'"op":"append"' in line][-1])
+
+
+@pytest.mark.parametrize("what", TEXTS)
+async def test_a_head_that_is_no_text_is_exported_and_replay_names_its_line(
+    batch: Batch, tmp_path: Path, what: str
+) -> None:
+    """The script grants any head: it cannot hash. Replay can, and names the head that the event has."""
+    raw, text = TEXTS[what]
+    held = await batch.claimed()
+    if what == "half-a-pair":
+        assert (await append(batch, held, raw)).applied
+    else:
+        with pytest.raises(UnicodeDecodeError):  # its answer is the head
+            await append(batch, held, raw)
+    lines = await exported(batch)
+    said = of_append(lines)
+    assert (said["verb"], said["answer"]["head"], said["args"]["payload"]) == ("commit", text, "said")
+    true = hashlib.sha256(EMPTY_HEAD.encode() + b"said").hexdigest()
+    with pytest.raises(
+        ViolationError, match=rf'transcript\.append: recorded commit .* derived commit {{"head":"{true}"}}'
+    ):
+        replayed(lines, tmp_path / "h.jsonl")
+    info = await info_of(batch)
+    assert await archivist_of(batch, tmp_path, segment=2).tend(info) > 0
+    assert [line async for line in exported_lines(batch.bus, batch.name, info, tmp_path)] == lines
+
+
+@pytest.mark.parametrize("what", TEXTS)
+async def test_a_parent_that_is_no_text_is_refused_as_one_that_is_false(
+    batch: Batch, tmp_path: Path, what: str
+) -> None:
+    """It is not the head that there is, whatever it is: that is what the script says, and what replay says."""
+    raw, text = TEXTS[what]
+    held = await batch.claimed()
+    assert (await append(batch, held, b"x", parent=raw)).reason == "forged_prefix"
+    lines = await exported(batch)
+    said = of_append(lines)
+    assert (said["reason"], said["args"]["parent"], said["envelope"]["parent"]) == ("forged_prefix", text, text)
+    replayed(lines, tmp_path / "h.jsonl")
+
+
+async def test_a_late_head_and_event_that_are_no_text_are_refused_as_late(batch: Batch, tmp_path: Path) -> None:
+    """What was presented whole is kept with the refusal."""
+    held = await batch.claimed()
+    assert (await append(batch, held, HALF, b"\xff", gen=7)).reason == "stale_gen"
+    lines = await exported(batch)
+    assert of_append(lines)["args"]["payload"] == "\udcff"
+    replayed(lines, tmp_path / "h.jsonl")
+
+
+async def test_an_event_with_half_a_pair_and_the_head_of_its_bytes_is_proved(batch: Batch, tmp_path: Path) -> None:
+    """The script grants it and the hash is of its bytes: replay derives the same one."""
+    held = await batch.claimed()
+    head = hashlib.sha256(EMPTY_HEAD.encode() + HALF).hexdigest()
+    assert (await append(batch, held, head.encode(), HALF)).applied
+    lines = await exported(batch)
+    assert of_append(lines)["args"]["payload"] == "\ud83d"
+    replayed(lines, tmp_path / "h.jsonl")
+    [event] = await batch.bus.transcript(batch.name, held.ref.run)
+    assert event.payload == "\ud83d"
