@@ -68,15 +68,10 @@ local function read_more(row, fields)
 end
 
 local function read_whole(row)
-  local flat, there, data = server('HGETALL', row.key), {}, setmetatable(row.data, nil)
+  local flat, data = server('HGETALL', row.key), setmetatable(row.data, nil)
   data[KEY] = nil
   for i = 1, #flat, 2 do
-    there[flat[i]] = flat[i + 1]
     if data[flat[i]] == nil then data[flat[i]] = flat[i + 1] end
-  end
-  -- What the command at work has put unread: nil would no longer mean "not read yet" when it is taken back.
-  for at = stand + 1, logged, 4 do
-    if log[at] == row and log[at + 2] == nil then log[at + 2] = there[log[at + 1]] end
   end
   for field, value in pairs(data) do
     if value == false then data[field] = nil end
@@ -119,15 +114,17 @@ end
 -- `value`: text or a number; false or nil takes the field away.
 local function put(row, field, value)
   local data, length = row.data, row.length
-  if not row.own then note_old(row, field, rawget(data, field)) end
+  if not row.own then note_old(row, field, data[field]) end
   row[length + 1], row[length + 2] = field, value
   row.length = length + 2
   if not value then row.is_mixed = true end
   data[field] = value
 end
 
--- Removes a field that is known to be there. In a row that was not read whole, nil would mean "not read yet".
-local function strike(row, field)
+-- Removes a field that is there; `held`: what it is known to hold, if it was not read. In a row that was not read whole,
+-- nil would mean "not read yet".
+local function strike(row, field, held)
+  if held then row.data[field] = held end
   if row.whole then put(row, field, nil) else put(row, field, false) end
 end
 
@@ -137,14 +134,15 @@ end
 
 local function int(row, field) return (row.data[field] or 0) + 0 end
 
--- A counter that many commands of a call move is a number until it is written, and is listed once.
+-- A counter that many commands of a call move is a number until it is written, and is listed once: when it is a text yet.
 local function add(row, field, n)
   local data = row.data
   local old = data[field]
-  if type(old) ~= 'number' then return put(row, field, (old or 0) + n) end
+  local count = (old or 0) + 0
+  if count ~= old then return put(row, field, count + n) end
   if not row.own then note_old(row, field, old) end
   row.is_mixed = true
-  data[field] = old + n
+  data[field] = count + n
 end
 
 -- A change that a refusal makes too.

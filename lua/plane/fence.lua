@@ -91,7 +91,7 @@ function plane.release(planes, a)
   if not known then return reject('not_admitted') end
   if known.state == 'released' then return duplicate() end
   put(planes, 'a:' .. a.admission, 'released ' .. known.key)
-  strike(planes, 'k:' .. known.key)
+  strike(planes, 'k:' .. known.key, a.admission)
   if known.plane == 'shadow' then add(planes, 'in_flight', -1) end
   return commit()
 end
