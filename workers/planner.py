@@ -30,6 +30,7 @@ __all__ = ["Planner"]
 log = structlog.get_logger("evalbus.planner")
 
 _WAKE_UP = 1.0  # seconds without a result after which a planner looks by itself
+_TOGETHER = 0.02  # seconds at most for which wake-ups may come together before they are read
 _AT_ONCE = 1_000  # wake-ups read, rows looked at: in pieces of this size
 _ADMITTED_AT_ONCE = 100  # runs in one command
 _SWEPT_AT_ONCE = 50  # places that one command gives back
@@ -47,6 +48,7 @@ class _Watch:
     seen: Counters | None = None
     since: float = 0.0
     swept: float = 0.0
+    tended: float = 0.0
     parked: dict[tuple[RunId, int], float] = field(default_factory=dict)
     """Since when a run's score waits for somebody, by the run and the binding that it waits under."""
 
@@ -90,6 +92,7 @@ class Planner:
         self._stopping = asyncio.Event()
         self._watches: dict[BatchId, _Watch] = {}
         self._seen_connections = -1
+        self._next_idle_scan = float("-inf")
         self.held_up: Callable[[BatchId], bool] = lambda _: False
         """Whether more runs of a batch should wait for something beside it, such as the archive of its history."""
 
@@ -99,16 +102,38 @@ class Planner:
 
     async def run(self) -> None:
         """Plan until stopped, or until the one batch that was asked for has ended. Raises EvalbusError."""
+        served: list[Served] = []
+        looked = float("-inf")
         while not self._stopping.is_set():
-            served = await self._catalogue.open_batches()
-            if not served:
-                if await self._catalogue.ended():
+            if self._runtime.now() - looked >= _WAKE_UP:
+                looked = self._runtime.now()
+                served = await self._catalogue.open_batches()
+                if not served and await self._catalogue.ended():
                     return
+            if not served:
                 await unless(self._stopping, (self._opened or asyncio.sleep)(_WAKE_UP))
+                looked = float("-inf")
                 continue
             woken = await self._wake_ups([one.batch for one in served])
+            pause = _TOGETHER
             for one in served:
-                await self.tend(one, [entry for entry in woken if entry.batch == one.batch])
+                own = [entry for entry in woken if entry.batch == one.batch]
+                counters = await self.tend(one, own)
+                pause = min(pause, self._pause(one.batch, counters, len(own)))
+                if counters.scored + counters.holes == counters.intended:  # it has ended, or will before long
+                    looked = float("-inf")
+            if pause:
+                await self._runtime.sleep(pause)
+
+    def _pause(self, batch: BatchId, counters: Counters, ended: int) -> float:
+        """Seconds for which nobody misses a planner: half of what those that wait for a worker or a scorer will last.
+
+        Meanwhile more runs end, and are one step then: one for each would be most of what a planner does.
+        """
+        watch, now = self._watches[batch], self._runtime.now()
+        since, watch.tended = now - watch.tended, now
+        waiting = counters.in_flight - counters.running - counters.scoring
+        return min(_TOGETHER, since * waiting / (2 * ended)) if ended and waiting > 0 else 0.0
 
     async def _wake_ups(self, batches: list[BatchId]) -> list[Entry]:
         if self._bus.connections != self._seen_connections:
@@ -117,14 +142,16 @@ class Planner:
             if own:
                 return own
         # What a planner that died had read is nobody's to wait for: its wake-ups are taken with the next look.
-        if taken := await self._bus.take_idle(Group.PLANNER, self._name, batches, _AT_ONCE, 10_000):
-            return taken
+        if self._runtime.now() >= self._next_idle_scan:
+            self._next_idle_scan = self._runtime.now() + _WAKE_UP
+            if taken := await self._bus.take_idle(Group.PLANNER, self._name, batches, _AT_ONCE, 10_000):
+                return taken
         first = not self._watches
         block_ms = 1 if first else int(_WAKE_UP * 1000)
         return await self._bus.read(Group.PLANNER, self._name, batches, _AT_ONCE, block_ms)
 
-    async def tend(self, served: Served, woken: list[Entry]) -> None:
-        """Do for one batch what its counters ask for."""
+    async def tend(self, served: Served, woken: list[Entry]) -> Counters:
+        """Do for one batch what its counters ask for. Returns them."""
         batch = served.batch
         watch = self._watches.setdefault(batch, _Watch())
         counters = await self._bus.counters(batch)
@@ -135,13 +162,14 @@ class Planner:
             if counters.reserved:  # by requests of holders that are gone: nobody else will say what they cost
                 await self._sweep(served)
             await self._close(served, counters)
-            return
+            return counters
         await self._rebind(served, counters)
         await self._end_reviews(served, counters, watch)
         await self._look_for_the_lost(served, counters, watch)
         if self._runtime.now() - watch.swept >= served.lease:
             watch.swept = self._runtime.now()
             await self._sweep(served)
+        return counters
 
     async def _sweep(self, served: Served) -> None:
         """Give back the places of those who are gone, and settle their requests: by the endpoint where it can tell."""
