@@ -115,6 +115,7 @@ async def test_without_the_suite_the_answers_are_shown_all_the_same(stage: Model
     suite.write_text(suite.read_text() + "strip = false\n")
     assert (await table(stage))[-1] == f"{suite} has changed since the batch was made"
     suite.unlink()
+    assert (await table(stage))[0].split() == ["run", "verdict", "answer"]
     assert (await table(stage))[-1] == "inputs and targets are in the suite, which is not at hand: --suite DIR"
 
 

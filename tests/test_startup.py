@@ -68,6 +68,17 @@ def test_a_command_that_is_made_ready_late_is_made_ready(words: tuple[str, ...],
     assert found(ONLY_SOME, done.stderr) == []
 
 
+def test_the_list_of_commands_has_a_whole_sentence_for_each() -> None:
+    """On eighty columns nothing ends in three dots."""
+    done = subprocess.run(
+        [sys.executable, "-m", "workers.cli", "--help"],
+        env={**os.environ, "COLUMNS": "80", "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    listed = done.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert len(listed) > 25
+    assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
+
+
 def test_a_wrong_name_is_still_met_with_the_nearest_one() -> None:
     """The group knows the names of commands that it has not made ready."""
     command = [sys.executable, "-m", "workers.cli", "rescoer"]

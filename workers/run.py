@@ -40,10 +40,16 @@ _NO_TOOLS: Any = Missing("run.tools", "the suite declares no tools (add a table 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One attempt at one trial of one case.
+    """One attempt at one trial of one case: the second argument of a solver, `async def solve(case, run) -> str`.
 
-    `trial` counts from 1. `gen` is the attempt's fencing token, and grows with each attempt. `seed` is the same
-    in each attempt, so that a run that is repeated after a crash can take the same path.
+        await run.note("looked it up")                                  into the transcript
+        reply = await run.model.complete([{"role": "user", …}])         the suite's [model]: reply.text, reply.usage
+        text = await run.tools.call("search", query=case.input)         the suite's [tools.search]
+        await run.workspace.write("main.py", code)                      the run's directory, also read_text
+        done = await run.workspace.run(["{python}", "main.py"])         a command there: done.stdout, done.exit_code
+
+    `id` is `CASE#TRIAL`; `trial` counts from 1. `gen` is the attempt's fencing token, and grows with each attempt.
+    `seed` is the same in each attempt, so that a run that is repeated after a crash can take the same path.
     """
 
     id: RunId

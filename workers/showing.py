@@ -86,7 +86,7 @@ async def show_batch(
         write_whole(output, "".join(json.dumps(one.as_json(), ensure_ascii=False) + "\n" for one in found))
         console.print(f"{len(found):,} runs in {output}", soft_wrap=True, markup=False)
     elif found:
-        for line in _table(found, has_targets=bool(cases.by_id)):
+        for line in _table(found):
             console.print(line, soft_wrap=True, markup=False)
     else:
         console.print(f"no run of {batch} {'is ' + ' or '.join(only) if only else 'was begun'}", markup=False)
@@ -176,13 +176,13 @@ def _read(payload: str) -> Mapping[str, Any]:
     return event if isinstance(event, dict) else {"kind": "unreadable"}
 
 
-def _table(found: Sequence[Shown], *, has_targets: bool) -> Iterator[str]:
+def _table(found: Sequence[Shown]) -> Iterator[str]:
     lines = [["run", "verdict", "answer", "target"]]
     for one in found:
         said = one.detail if one.answer is None else one.answer
         target = "" if one.case is None else _text(one.case.target)
         lines.append([one.run, one.verdict, brief(said, _CELL) or "-", brief(target, _CELL)])
-    columns = 4 if has_targets else 3
+    columns = 4 if any(line[3] for line in lines[1:]) else 3
     widths = [max(len(line[column]) for line in lines) for column in range(columns)]
     for line in lines:
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip()

@@ -29,7 +29,7 @@ def doctor(
     ] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Say whether a server and this machine are fit to carry batches, and what to do; or which users it should have.
+    """Say whether a server and this machine are fit, and what to do. Or which users the server should have.
 
     Exit code: 0 nothing to do, 1 warnings, 4 the server cannot be used.
 
@@ -57,7 +57,7 @@ def conform(
     url: Url = None,
     home: HomeOption = None,
 ) -> None:
-    """Play conformance vectors through the scripts on a live server and through the reference models.
+    """Play conformance vectors through scripts and reference models. The scripts run on a live server.
 
     evalbus conform tests/vectors
     """
@@ -81,7 +81,7 @@ def verify(
     url: Url = None,
     home: HomeOption = None,
 ) -> None:
-    """Play each fence's acceptance rule on this server, and catch every naive policy.
+    """Play each fence's acceptance rule on this server. Every naive policy is to be caught.
 
     evalbus verify transcript histogram --json verified.json
     """
@@ -114,7 +114,7 @@ def chaos(
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
 ) -> None:
-    """Run a suite while processes, server, network and endpoint fail, then check all that it left.
+    """Run a suite while everything around it fails. Then all that it left is checked.
 
     evalbus chaos examples/repair --seed 7 --minutes 10
     """
@@ -140,7 +140,7 @@ def bench(
     plot: Annotated[Path | None, typer.Option(help="Also draw the figures, .png or .svg (needs matplotlib).")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print tables in Markdown, and nothing else.")] = False,
 ) -> None:
-    """Measure what runs cost, beside a bare loop, the machine's own limit, and other queues.
+    """Measure what runs cost. Beside a bare loop, the machine's own limit, and other queues.
 
     evalbus bench --kind noop --workers 2
 
@@ -176,7 +176,7 @@ def lab(
     ] = None,
     json_log: Annotated[Path | None, typer.Option(help="Append one line of JSON a request.")] = None,
 ) -> None:
-    """Serve a model and a ticket API that misbehave on request and by seed, and count what they really did.
+    """Serve a model and a ticket API that misbehave on request. Or by seed; they count what they really did.
 
     evalbus lab --port 8377 --seed 7 --mischief "cut=0.2,429=0.1"
     """
@@ -230,7 +230,7 @@ def simulate(
     shards: Annotated[int, typer.Option(min=1, max=16, help="fleet: servers.")] = 1,
     fleet_table: Annotated[bool, typer.Option("--fleet-table", help="Forecast 10 to 1,000 workers on 1 to 6.")] = False,
 ) -> None:
-    """Run the roles on a bus in memory in virtual time while things go wrong, or forecast what a fleet would get done.
+    """Run the roles in virtual time while things go wrong. Or forecast what a fleet would get done.
 
     evalbus simulate --seed 1 --seeds 1000
 

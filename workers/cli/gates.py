@@ -85,7 +85,7 @@ def gate(
     json_file: JsonFile = None,
     home: HomeOption = None,
 ) -> None:
-    """Give the verdict on a closed batch, by the rules of its suite and of the command line.
+    """Give the verdict on a closed batch. The rules are its suite's, and those of the command line.
 
     evalbus gate nightly --json verdict.json
 
@@ -149,7 +149,7 @@ def plan(
     json_file: JsonFile = None,
     home: HomeOption = None,
 ) -> None:
-    """Say what a batch of a suite could tell and what it would cost; nothing is run.
+    """Say what a batch could tell and what it would cost. Nothing is run.
 
     evalbus plan examples/repair --baseline-rate 0.85 --delta 0.05 --like nightly --price 2.5
     """
@@ -201,7 +201,7 @@ def calibrate(
     json_file: JsonFile = None,
     home: HomeOption = None,
 ) -> None:
-    """Say how often the gate says something else of the same candidate: a suite repeated, or batches that are there.
+    """Say how often the gate flips for the same candidate. Of a suite repeated, or of batches that are there.
 
     evalbus calibrate examples/repair --repeats 10 --margin 0.02
 

@@ -34,7 +34,7 @@ def export(
     suite: SuiteCopy = None,
     artifacts: Artifacts = None,
 ) -> None:
-    """Write a batch's history as chained JSON lines; of a partitioned batch, a file for each partition.
+    """Write a batch's history as chained JSON lines. Of a partitioned batch, a file for each partition.
 
     A batch of an Inspect task also as Inspect's own log, FILE.eval; --suite and --artifacts are for that.
 
@@ -119,7 +119,7 @@ def replay(
     home: HomeOption = None,
     archive: ArchivedIn = None,
 ) -> None:
-    """Derive every decision of a history again, and compare: exit 5 names the first entry that differs.
+    """Derive every decision of a history again, and compare. Exit 5 names the first entry that differs.
 
     Of a partitioned batch: those of each partition.
 
@@ -159,7 +159,7 @@ def archive(
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
 ) -> None:
-    """Move the older part of a batch's history from the server to files, also while the batch runs.
+    """Move the older part of a history from the server to files. Also while the batch runs.
 
     evalbus archive nightly /srv/evals/archive --follow
     """
@@ -202,7 +202,7 @@ def prune(
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
 ) -> None:
-    """Archive ended batches, check the archives by replay, then delete the batches from the server.
+    """Archive ended batches, and delete them from the server. The archives are replayed before.
 
     evalbus prune --keep 30d --keep 'release-*'
     """
@@ -232,7 +232,7 @@ def explain(
     home: HomeOption = None,
     archive: ArchivedIn = None,
 ) -> None:
-    """Draw one run as a sequence diagram: who said what to whom, and who was refused.
+    """Draw one run as a sequence diagram. Who said what to whom, and who was refused.
 
     evalbus explain nightly "interval_merging#1" -o run.html
     """
@@ -255,7 +255,7 @@ def why(
     home: HomeOption = None,
     archive: ArchivedIn = None,
 ) -> None:
-    """Say in words why one run has its verdict: who judged what, who was refused, what was spent.
+    """Say in words why one run has its verdict. Who judged what, who was refused, what was spent.
 
     evalbus why nightly "interval_merging#1"
     """
@@ -274,7 +274,7 @@ def report(
     home: HomeOption = None,
     archive: ArchivedIn = None,
 ) -> None:
-    """Write what a batch came to as one page that needs no network: its number, its holes, and each run.
+    """Write what a batch came to as one page. It needs no network: its number, its holes, and each run.
 
     evalbus report nightly -o nightly.html
     """

@@ -54,7 +54,7 @@ def show(
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
 ) -> None:
-    """Show what was answered, run by run, beside verdict and target; of one run, its transcript.
+    """Show what was answered, run by run. Beside verdict and target; of one run, its transcript.
 
     evalbus show nightly --only fail
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,6 +81,8 @@ def run(
     outcome = guard(lambda: run_job(options))
     logs = log_directory(home_directory(home), outcome.batch)
     guard(lambda: render(outcome, console(), logs if logs.is_dir() else None))
+    if sys.stderr.isatty() and outcome.status.ended and (outcome.holes or any([*outcome.bins.values()][1:])):
+        print(f"evalbus: which, and what they answered: evalbus show {outcome.batch}", file=sys.stderr)
     raise typer.Exit(outcome.gate.exit_code)
 
 
@@ -102,7 +105,7 @@ def rescore(
     archive: ArchiveTo = None,
     segment: SegmentSize = None,
 ) -> None:
-    """Score a closed batch's sealed runs again, under another judge: a new batch, and the old one stands.
+    """Score a closed batch's runs again, under another judge. It is a new batch, and the old one stands.
 
     evalbus rescore nightly --judge judges/strict
     """
@@ -147,7 +150,7 @@ def planner(
     segment: SegmentSize = None,
     metrics: MetricsPlace = None,
 ) -> None:
-    """Plan until told to stop: admit runs, find lost ones, close batches.
+    """Plan until told to stop. Admit runs, find lost ones, close batches.
 
     evalbus planner --url redis://queue:6379 --suite /suite
     """
@@ -170,7 +173,7 @@ def worker(
     fetch_suite: FetchSuite = False,
     metrics: MetricsPlace = None,
 ) -> None:
-    """Work until told to stop: hold leases, drive the solver, seal runs.
+    """Work until told to stop. Hold leases, drive the solver, seal runs.
 
     evalbus worker --url redis://queue:6379 --suite /suite
     """

@@ -237,7 +237,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen(1024)
     except OSError as error:
         listener.close()
-        raise InputError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        remedy = "another --port, or 0 for a free one"
+        raise InputError(f"cannot listen on {host}:{port}: {error.strerror or error}", remedy=remedy) from None
     return listener
 
 
