@@ -214,7 +214,8 @@ class _Writer:
                     self._write(f"local e_{name} = env.{name}", f"if e_{name} ~= nil then fields = fields + 1 end")
                 continue
             pieces += self._text_of_envelope(name, is_optional)
-        self._write("if not has_fields(packed, fields) then return nil end")
+        # As its packed form begins: one that names a field twice has fewer than it says.
+        self._write("if byte(packed) ~= 128 + fields and not is_long(packed, fields) then return nil end")
         return pieces
 
     def _text_of_envelope(self, name: str, is_optional: bool) -> list[str]:

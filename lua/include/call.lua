@@ -68,7 +68,7 @@ end
 -- stands in the first of them, whole.
 local function note(parts, by, d, args)
   local at = #parts
-  if d.verb == 'commit' and not d.reason then
+  if d.verb == 'commit' then
     parts[at + 1], parts[at + 2], parts[at + 3] = by, args or NOTHING, d.answer
   else
     parts[at + 1], parts[at + 2], parts[at + 3] = {by, d.verb, d.reason or '', args or NOTHING, d.answer}, false, false
@@ -138,9 +138,15 @@ local function note_refusal(d, by, args)
 end
 
 local function step(by, d, args)
+  if d.verb == 'commit' then -- as in `note`: nearly all are
+    local parts = call.parts
+    local at = #parts
+    parts[at + 1], parts[at + 2], parts[at + 3] = by, args or NOTHING, d.answer
+    return true
+  end
   last_d, last_by, last_args = d, by, args
   note(call.parts, by, d, args)
-  return d.verb == 'commit' or d.verb == 'duplicate'
+  return d.verb == 'duplicate'
 end
 
 local function step_kept(by, d, args)
@@ -156,7 +162,7 @@ local function done(d)
   return reply(d, call.name)
 end
 
--- With no argument: the last step's refusal is the command's.
+-- With no argument: the last refusal of a step is the command's.
 local function refused(d, by, args)
   if not d then d, by, args = last_d, last_by, last_args end
   by = by or call.name
@@ -216,7 +222,8 @@ end
 -- without a pipeline; there the row begins with it.) Nothing is recorded of an imported one either: that is an error, and
 -- no decision.
 local function begin(name, history, batch_key, kinds)
-  call.name, call.run, call.history, call.batch_key, call.parts, call.env = name, nil, history, batch_key, {nil, nil, nil, nil}, nil
+  call.name, call.run, call.history, call.batch_key, call.env = name, nil, history, batch_key, nil
+  call.parts = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil} -- room for four: nothing grows for most
   last_d, last_by, last_args = nil, nil, nil
   if #call.kept > 0 then call.kept = {} end
   local there, imported = look_at(batch_key)

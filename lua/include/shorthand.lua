@@ -30,10 +30,10 @@ local L = setmetatable({}, {__index = function(known, size)
   return known[size]
 end})
 
--- Whether an envelope has so many fields, as its packed form begins: one that names a field twice has fewer than it says.
-local function has_fields(packed, fields)
+-- Whether an envelope has so many fields, and its packed form begins as that of many does.
+local function is_long(packed, fields)
   local first, high, low = byte(packed, 1, 3)
-  return first == 128 + fields or (first == 0xde and high * 256 + low == fields)
+  return first == 0xde and high * 256 + low == fields
 end
 
 local function set_aside(full, text)
