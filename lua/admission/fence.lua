@@ -10,14 +10,17 @@
 local admission = {}
 
 local function held(desk, lease)
-  local state, gen, since, step = (desk.data['l:' .. lease] or ''):match('^(%a+) (%d+) (%d+) (.*)$')
-  if not state then return nil end
+  local text = desk.data['l:' .. lease]
+  if not text then return nil end
+  local state, gen, since, step = text:match('^(%a+) (%d+) (%d+) (.*)$')
   return {state = state, gen = tonumber(gen), since = tonumber(since), step = step}
 end
 
 local function past(run, lease)
-  local gen, step = (run.data['d.past:' .. lease] or ''):match('^(%d+) (.*)$')
-  if gen then return {gen = tonumber(gen), step = step} end
+  local text = run.data['d.past:' .. lease]
+  if not text then return nil end
+  local gen, step = text:match('^(%d+) (.*)$')
+  return {gen = tonumber(gen), step = step}
 end
 
 local function hold(desk, lease, entry)

@@ -12,14 +12,16 @@ function histogram.closed(batch) return batch.data.status == 'closed' or batch.d
 local function declared(run) return run.data.state end
 local function in_flight(run) return run.data['h.epoch'] and not run.data['h.bin'] and not run.data['h.why'] end
 
+-- What was never fenced has neither a score nor a digest, and is not asked for them.
 function histogram.fence(run, batch, a)
   if histogram.closed(batch) then return reject('after_close') end
   if not declared(run) then return reject('unknown_run') end
   if a.epoch <= int(run, 'h.epoch') then return reject('epoch_not_newer') end
-  if run.data['h.bin'] then return reject('already_scored') end
+  local was_fenced = run.data['h.epoch']
+  if was_fenced and run.data['h.bin'] then return reject('already_scored') end
   if run.data['h.why'] then return reject('abandoned') end
-  if run.data['h.digest'] and run.data['h.digest'] ~= a.digest then return reject('digest_mismatch') end
-  if not run.data['h.epoch'] then
+  if was_fenced and run.data['h.digest'] ~= a.digest then return reject('digest_mismatch') end
+  if not was_fenced then
     if int(batch, 'fenced') >= int(batch, 'max_in_flight') then return reject('backpressure') end
     add(batch, 'fenced', 1)
     put(run, 'h.digest', a.digest)

@@ -99,7 +99,10 @@ end
 
 -- A hash that is not there.
 local function new_row(key)
-  local row = {key = key, data = {}, whole = true, own = true, length = 0, is_mixed = false, is_new = true}
+  local row = {
+    key = key, data = {}, whole = true, own = true, length = 0, is_mixed = false, is_new = true,
+    nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil,
+  }
   rows[#rows + 1] = row
   opened[key] = row
   return row

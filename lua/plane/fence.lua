@@ -19,8 +19,10 @@ local function plane_of(key) return key:match('^[^:]*') end
 local function is_key(key) return key:match('^[^:]+:[^:]+:[^:]+$') ~= nil end
 
 local function granted(planes, admission)
-  local state, key = (planes.data['a:' .. admission] or ''):match('^(%a+) (.*)$')
-  if state then return {state = state, key = key, plane = plane_of(key)} end
+  local text = planes.data['a:' .. admission]
+  if not text then return nil end
+  local state, key = text:match('^(%a+) (.*)$')
+  return {state = state, key = key, plane = plane_of(key)}
 end
 
 function plane.rewrite(a)

@@ -17,8 +17,8 @@ RETURNS  commit <epoch attempts head tree_hash artifact candidate judge judge_ep
 --#include "include/run.lua"
 local KINDS = {server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str'}
 local OF_RUN = {
-  'state', 'entry', 's.lease', 's.attempts', 'h.epoch', 'h.digest', 'h.bin', 'h.why', 't.head', 'tree', 'artifact', 'calls',
-  'j.candidate', 'j.judge', 'j.epoch',
+  'state', 'entry', 's.lease', 's.attempts', 'h.epoch', 'h.why', 't.head', 'tree', 'artifact', 'calls', 'j.candidate',
+  'j.judge', 'j.epoch',
 }
 
 local function ahead(packed)
