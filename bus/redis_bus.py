@@ -169,8 +169,7 @@ class RedisBus(CallSteps, ToolSteps):
             piece = runs[start : start + 500]
             # Not all of it: what a run's tools have left there may be a hundred fields.
             replies = await self._link.commands([("HMGET", keys.run(run), *_ROW) for run in piece])
-            rows = [_named(_ROW, reply) for reply in replies]
-            found += [_row(run, row) for run, row in zip(piece, rows, strict=True) if row]
+            found += [_row(run, reply) for run, reply in zip(piece, replies, strict=True) if reply[0] is not None]
         return found
 
     async def run_ids(self, batch: BatchId) -> list[RunId]:
@@ -627,34 +626,30 @@ def status_of(value: str) -> BatchStatus:
     return BatchStatus.OPEN if value == IMPORTED_OPEN else BatchStatus(value)
 
 
-def _named(fields: Sequence[str], values: Reply) -> dict[str, str]:
-    """Those of a hash's fields that are there."""
-    there = [(field, value) for field, value in zip(fields, values, strict=True) if value is not None]
-    return {field: value.decode("utf-8", "surrogatepass") for field, value in there}
-
-
-def _row(run: RunId, row: Mapping[str, str]) -> RunRow:
-    def number(field: str) -> int:
-        return int(row.get(field, "0"))
-
+def _row(run: RunId, reply: Reply) -> RunRow:
+    """A row from its fields as `_ROW` names them, `state` among those that are there."""
+    (
+        state, gen, attempts, score_attempts, entry, head, length, epoch, digest, bin_, value, hole, consumer, detail,
+        judge_epoch, conversation, tree, artifact,
+    ) = ["" if field is None else field.decode("utf-8", "surrogatepass") for field in reply]  # fmt: skip
     return RunRow(
         run=run,
-        state=RunState(row["state"]),
-        gen=number("t.gen"),
-        attempts=number("attempts"),
-        score_attempts=number("s.attempts"),
-        entry=row.get("entry", ""),
-        head=row.get("t.head", EMPTY_HEAD),
-        length=number("t.len"),
-        epoch=number("h.epoch"),
-        digest=row.get("h.digest", ""),
-        bin=row.get("h.bin", ""),
-        value=row.get("h.value", ""),
-        hole=row.get("h.why", ""),
-        consumer=row.get("consumer", ""),
-        detail=row.get("detail", ""),
-        judge_epoch=number("j.epoch"),
-        conversation=number("conversation"),
-        tree=row.get("tree", ""),
-        artifact=row.get("artifact", ""),
+        state=RunState(state),
+        gen=int(gen or 0),
+        attempts=int(attempts or 0),
+        score_attempts=int(score_attempts or 0),
+        entry=entry,
+        head=head or EMPTY_HEAD,
+        length=int(length or 0),
+        epoch=int(epoch or 0),
+        digest=digest,
+        bin=bin_,
+        value=value,
+        hole=hole,
+        consumer=consumer,
+        detail=detail,
+        judge_epoch=int(judge_epoch or 0),
+        conversation=int(conversation or 0),
+        tree=tree,
+        artifact=artifact,
     )

@@ -312,9 +312,10 @@ class Planner:
             log.warning("close.too_early", batch=served.batch)
             return
         snapshot = Snapshot.from_rows(rows, served.info.spec)
+        name = snapshot.snapshot_id  # made of every row
         try:
-            decision = await self._bus.close(served.batch, snapshot.snapshot_id, snapshot.accepted)
+            decision = await self._bus.close(served.batch, name, snapshot.accepted)
         except EvalbusError as error:
             log.error("close.failed", batch=served.batch, why=str(error))
             raise
-        log.info("batch.closed", batch=served.batch, snapshot=snapshot.snapshot_id, decision=str(decision))
+        log.info("batch.closed", batch=served.batch, snapshot=name, decision=str(decision))
