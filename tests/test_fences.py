@@ -425,6 +425,20 @@ async def test_each_acquire_draws_a_lease_of_its_own(channel: Channel) -> None:
     assert second.gen == 2
 
 
+async def test_a_committed_step_is_told_by_its_lease_when_its_place_was_given_up_as_well(channel: Channel) -> None:
+    """Committed, expired, reclaimed: the resend of what committed it is a duplicate all along, and of nothing else."""
+    desk = Admission(channel)
+    first = await desk.acquire(ONE, "step")
+    assert first.lease is not None
+    assert first.gen is not None
+    assert (await desk.apply(ONE, "step", first.lease, first.gen, "body")).applied
+    for give_up in (desk.expire(ONE, "step", first.lease), desk.reclaim(ONE, "step", first.lease, cancelled=True)):
+        assert (await give_up).applied
+        assert (await desk.apply(ONE, "step", first.lease, first.gen, "body")).verb is Verb.DUPLICATE
+        assert (await desk.apply(ONE, "step", first.lease, first.gen, "other")).reason is AdmissionReason.STALE_GEN
+        assert (await desk.acquire(ONE, "step")).reason is AdmissionReason.STEP_COMMITTED
+
+
 async def test_desks_of_one_batch_are_bounded_apart(channel: Channel) -> None:
     """A full desk of runs does not hold up an endpoint's, and a desk without a bound takes nobody."""
     await channel.link.command("HSET", channel.keys.desk("endpoint"), "bound", 1, "reclaim_ms", 1)

@@ -57,6 +57,7 @@ function admission.expire(desk, run, a, now)
   add(desk, 'generation', 1)
   entry.state, entry.since = 'expired', now
   hold(desk, a.lease, entry)
+  if run.data['d.done:' .. entry.step] == '' then put(run, 'd.done:' .. entry.step, run.data['d.live:' .. entry.step]) end
   drop(run, 'd.live:' .. entry.step)
   return commit({gen = int(desk, 'generation')})
 end
