@@ -34,7 +34,7 @@ from pathlib import Path
 from workers.suite import Suite
 
 Path({marker!r}).touch()
-suite = Suite(cases=[dict(id="a", input="1")], solver=dict(command=["cat"]), scorer=dict(kind="exact"))
+suite = Suite(cases=[dict(id="a", input="1", target="1")], solver=dict(command=["cat"]), scorer=dict(kind="exact"))
 """
 
 

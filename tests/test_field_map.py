@@ -111,4 +111,4 @@ def test_a_suite_reads_its_cases_through_it(tmp_path: Path) -> None:
 
     cases, digest = load('id = "qid"\ninput = "{context}\\n\\nQ: {question}"\ntarget = "gold"')
     assert cases == WANTED
-    assert load('id = "qid"')[1] != digest
+    assert load('id = "qid"\ntarget = "gold"')[1] != digest

@@ -20,7 +20,10 @@ python = "agent.py:solve"
 [scorer]
 kind = "exact"
 """
-CASES = '{"id": "a", "input": "one", "target": "ONE"}\n{"id": "b", "input": "two"}\n{"id": "c", "input": "three"}\n'
+CASES = "".join(
+    f'{{"id": "{name}", "input": "{asked}", "target": "ONE"}}\n'
+    for name, asked in (("a", "one"), ("b", "two"), ("c", "three"))
+)
 SOLVER = 'async def solve(case, run):\n    return {"one": "ONE"}[case.input]\n'
 
 

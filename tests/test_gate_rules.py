@@ -86,11 +86,11 @@ def test_cases_are_marked_where_they_stand_and_declared_with_the_batch(tmp_path:
     """In JSON lines as a field, in CSV as a column, in the gate by name: the batch knows all of them by itself."""
     toml = MINIMAL + '[gate]\nmust_pass = ["c"]\n'
     lines = [{"id": "a", "must_pass": True}, {"id": "b", "must_pass": False}, {"id": "c"}]
-    data = "".join(json.dumps(one) + "\n" for one in lines)
+    data = "".join(json.dumps({"target": "", **one}) + "\n" for one in lines)
     suite = make_suite(tmp_path / "jsonl", toml, **{"cases.jsonl": data})
     assert spec_of(suite, BatchId("b")).gate == {"must_pass": ["a", "c"]}
     assert suite.cases[0].metadata == {"must_pass": True}
-    rows = "id,input,must_pass\na,1,TRUE\nb,2,\nc,3,false\n"
+    rows = "id,input,target,must_pass\na,1,1,TRUE\nb,2,2,\nc,3,3,false\n"
     suite = make_suite(tmp_path / "csv", MINIMAL.replace("jsonl", "csv"), **{"cases.csv": rows})
     assert suite.gate_rules == {"must_pass": ["a"]}
 
@@ -117,7 +117,7 @@ def test_a_suite_without_a_floor_declares_what_it_always_did(tmp_path: Path) -> 
 def test_a_rule_that_cannot_be_stops_the_suite(gate: str, case: str, said: str, tmp_path: Path) -> None:
     """Before anything is spent."""
     with pytest.raises(InputError) as caught:
-        make_suite(tmp_path, f"{MINIMAL}[gate]\n{gate}\n", **{"cases.jsonl": f'{{"id": "a"{case}}}\n'})
+        make_suite(tmp_path, f"{MINIMAL}[gate]\n{gate}\n", **{"cases.jsonl": f'{{"id": "a", "target": "1"{case}}}\n'})
     assert said in str(caught.value)
 
 
@@ -262,7 +262,7 @@ def test_a_margin_may_go_with_the_suites_baseline_and_not_without_any() -> None:
 # --- groups -----------------------------------------------------------------------------------------------
 
 TOPICS = "".join(
-    json.dumps({"id": name, "metadata": {"topic": topic, "n": number}}) + "\n"
+    json.dumps({"id": name, "target": "", "metadata": {"topic": topic, "n": number}}) + "\n"
     for number, (name, topic) in enumerate([("a", "x"), ("b", "x"), ("c", "y"), ("d", None)])
 )
 
@@ -305,7 +305,9 @@ def test_a_suite_that_a_file_or_a_server_names_is_not_run(tmp_path: Path) -> Non
 
 def test_the_cluster_of_a_baseline_is_that_of_its_case(tmp_path: Path) -> None:
     """Cases of one topic change together: the lower bound gets lower, and with it what is proved."""
-    lines = "".join(json.dumps({"id": f"c{n}", "metadata": {"topic": str(n // 10)}}) + "\n" for n in range(100))
+    lines = "".join(
+        json.dumps({"id": f"c{n}", "target": "", "metadata": {"topic": str(n // 10)}}) + "\n" for n in range(100)
+    )
     suite = make_suite(tmp_path, MINIMAL, **{"cases.jsonl": lines})
     before = {f"c{number}#1": "pass" for number in range(100)}
     now = before | {f"c{number}#1": "fail" for number in range(10)}

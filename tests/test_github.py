@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from pathlib import Path
 
@@ -107,7 +108,8 @@ def cells(line: str) -> int:
 
 def test_the_summary_has_the_rules_the_number_the_table_and_what_did_not_pass(tmp_path: Path) -> None:
     """All that one looks for before opening the log."""
-    lines = "".join(f'{{"id": "{name}", "metadata": {{"topic": "{topic}"}}}}\n' for name, topic in zip("abc", "xxy"))  # noqa: B905 - three each
+    cases = ({"id": name, "target": "", "metadata": {"topic": topic}} for name, topic in ("ax", "bx", "cy"))
+    lines = "".join(json.dumps(case) + "\n" for case in cases)
     suite = make_suite(tmp_path, MINIMAL, **{"cases.jsonl": lines})
     one = found(BINS, holes={"c#1": "poison"}, details={"c#1": "it died"})
     verdict = judge(one, None, GateOptions(rules={"min_pass_rate": 0.9}, suite=suite.root, by=["topic"]))

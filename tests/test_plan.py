@@ -23,7 +23,7 @@ GATE = "[gate]\nmin_pass_rate = 0.7\nprice = 2.5\n"
 
 def plan(tmp_path: Path, toml: str = MINIMAL, like: Found | None = None, count: int = 50, **options: Any) -> Plan:  # noqa: ANN401 - as the options take them
     """Of a suite of so many cases."""
-    data = "".join(f'{{"id": "c{number}"}}\n' for number in range(count))
+    data = "".join(f'{{"id": "c{number}", "target": ""}}\n' for number in range(count))
     return plan_of(make_suite(tmp_path / "suite", toml, **{"cases.jsonl": data}), like, PlanOptions(**options))
 
 

@@ -89,7 +89,7 @@ async def test_text_is_compared(
         ("includes", ["a", ""], "the target is empty, which every answer includes"),
         ("regex", "(", "'(' is not a regular expression: missing ), unterminated subpattern at position 0"),
         ("regex", None, "the case has no target, text or a number is needed"),
-        ("numeric", None, "the target None is not a number"),
+        ("numeric", None, "the case has no target, a number is needed"),
         ("numeric", "many", "the target 'many' is not a number"),
         ("numeric", "3 or 4", "the target '3 or 4' is not a number"),
         ("numeric", True, "the target True is not a number"),

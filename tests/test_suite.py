@@ -118,20 +118,20 @@ def test_a_python_suite_has_the_same_fields(tmp_path: Path) -> None:
         suite_DOT_py=(
             "from workers.suite import Case, ScorerTable, Suite\n"
             "from helper import LEASE\n"
-            "suite = Suite(cases=[Case('x', 'q', 'a'), {'id': 'y'}], lease=LEASE,\n"
+            "suite = Suite(cases=[Case('x', 'q', 'a'), {'id': 'y', 'target': 'b'}], lease=LEASE,\n"
             "              solver={'command': ['cat']}, scorer=ScorerTable(kind='exact'))\n"
         ),
         helper_DOT_py="LEASE = '3s'\n",
     )
     suite = load_suite(tmp_path)
-    assert suite.cases == (Case("x", "q", "a"), Case("y"))
+    assert suite.cases == (Case("x", "q", "a"), Case("y", "", "b"))
     assert (suite.lease, suite.source) == (3.0, tmp_path / "suite.py")
 
 
 def test_cases_may_stand_in_the_suite_file(tmp_path: Path) -> None:
     """For a handful of them, in TOML as well."""
-    toml = '[[cases]]\nid = "x"\ntarget = 3\n[[cases]]\nid = "y"\n' + MINIMAL.partition("\n")[2]
-    assert make_suite(tmp_path, toml).cases == (Case("x", "", 3), Case("y"))
+    toml = '[[cases]]\nid = "x"\ntarget = 3\n[[cases]]\nid = "y"\ntarget = "b"\n' + MINIMAL.partition("\n")[2]
+    assert make_suite(tmp_path, toml).cases == (Case("x", "", 3), Case("y", "", "b"))
 
 
 def test_runs_are_counted_case_by_case(tmp_path: Path) -> None:
@@ -152,7 +152,9 @@ def test_a_run_that_the_suite_does_not_have_is_a_key_error(tmp_path: Path, run: 
 
 def test_an_id_with_a_number_sign_keeps_its_runs_apart(tmp_path: Path) -> None:
     """The last `#` parts the trial: case `a` and case `a#1` share no run."""
-    suite = make_suite(tmp_path, "trials = 2\n" + MINIMAL, cases_DOT_jsonl='{"id": "a"}\n{"id": "a#1"}\n')
+    suite = make_suite(
+        tmp_path, "trials = 2\n" + MINIMAL, cases_DOT_jsonl='{"id": "a", "target": 1}\n{"id": "a#1", "target": 1}\n'
+    )
     assert suite.run_ids() == ["a#1", "a#2", "a#1#1", "a#1#2"]
     assert [suite.case_of(run).id for run in suite.run_ids()] == ["a", "a", "a#1", "a#1"]
 
@@ -360,6 +362,65 @@ def test_what_is_wrong_with_the_cases_names_their_file(tmp_path: Path) -> None:
     assert complaint(root) == "cases.jsonl: holds no case (a suite needs at least one)"
 
 
+NEEDED = '(give each case a target, or name a scorer that needs none: a command, "python" or "model")'
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "said"),
+    [
+        ("exact", '{"id": "b"}\n', f"cases.jsonl:2: b: the case has no target, text or a number is needed {NEEDED}"),
+        (
+            "includes",
+            '{"id": "b", "target": ""}\n',
+            "cases.jsonl:2: b: the target is empty, which every answer includes",
+        ),
+        ("regex", '\n{"id": "b"}\n', f"cases.jsonl:3: b: the case has no target, text or a number is needed {NEEDED}"),
+        ("numeric", '{"id": "b"}\n', f"cases.jsonl:2: b: the case has no target, a number is needed {NEEDED}"),
+        ("numeric", '{"id": "b", "target": "x"}\n', "cases.jsonl:2: b: the target 'x' is not a number"),
+        ("exact", '{"id": "b"}\n{"id": "a"}\n', "cases.jsonl:3: two cases have the id 'a', the first is line 1 "),
+    ],
+    ids=["none", "empty", "no pattern", "no number", "a word", "no case"],
+)
+def test_a_target_that_nothing_can_be_compared_with_is_told_before_it_is_paid_for(
+    tmp_path: Path, kind: str, rows: str, said: str
+) -> None:
+    """Else each run is made, and then a hole. Who only reads the suite, such as a planner or `show`, may have it so."""
+    toml = MINIMAL.replace("exact", kind)
+    root = write_suite(tmp_path, toml, cases_DOT_jsonl='{"id": "a", "target": "1"}\n' + rows)
+    assert complaint(root).startswith(said)
+    if "two cases" not in said:
+        assert load_suite(root, check_code=False).intended == 2
+
+
+def test_a_column_that_looks_like_the_target_is_named(tmp_path: Path) -> None:
+    """In CSV a column of another name is metadata, and no error."""
+    toml = MINIMAL.replace("jsonl", "csv")
+    root = write_suite(tmp_path, toml, cases_DOT_csv="id,input,Expected\na,1,1\n")
+    assert complaint(root) == (
+        "cases.csv:2: a: the case has no target, text or a number is needed "
+        '(in the suite: fields = { target = "Expected" })'
+    )
+    write_suite(tmp_path, 'fields = { target = "Expected" }\n' + toml)
+    assert load_suite(root).cases == (Case("a", "1", "1"),)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        'kind = "regex"\npattern = "1"',
+        'kind = "command"\ncommand = ["true"]',
+        'kind = "python"\npython = "judge.py:score"',
+        'kind = "model"\nprompt = "judge.txt"\ngrades = { C = "pass", I = "fail" }\nmodel = { name = "m" }',
+    ],
+    ids=["pattern", "command", "python", "model"],
+)
+def test_a_judge_that_compares_with_no_target_needs_none(tmp_path: Path, table: str) -> None:
+    """A pattern of the suite's own, a program, a function, a model."""
+    toml = MINIMAL.replace('kind = "exact"', table)
+    files = {"judge_DOT_py": "def score(case, sealed):\n    return True\n", "judge_DOT_txt": "{answer}"}
+    assert make_suite(tmp_path, toml, cases_DOT_jsonl='{"id": "a"}\n', **files).intended == 1
+
+
 def test_a_path_that_is_no_suite_is_told(tmp_path: Path) -> None:
     """Missing, empty, ambiguous, or something else."""
     assert complaint(tmp_path / "none") == f"{tmp_path}/none: no such file or directory"
@@ -398,7 +459,7 @@ def test_a_link_to_something_ignored_is_refused(tmp_path: Path) -> None:
 def test_an_id_that_leads_out_of_a_template_is_refused(tmp_path: Path) -> None:
     """`programs/{id}` with the id `../x` is another directory than it looks."""
     toml = MINIMAL + '[workspace]\ntemplate = "programs/{id}"\n'
-    root = write_suite(tmp_path, toml, cases_DOT_jsonl='{"id": "../a"}\n', programs__x="", a__x="")
+    root = write_suite(tmp_path, toml, cases_DOT_jsonl='{"id": "../a", "target": ""}\n', programs__x="", a__x="")
     assert complaint(root) == ("suite.toml: workspace.template: the id of case '../a' leads out of its directory")
 
 

@@ -20,7 +20,7 @@ import datetime
 import difflib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -33,6 +33,8 @@ from workers.rows import Row, kind_of, read_rows
 __all__ = ["MAX_ID", "Case", "Json", "cases_from_tables", "check_id", "read_cases"]
 
 Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
+Trouble: TypeAlias = Callable[[Json], "str | None"]
+"""What is wrong with a target, as one clause; None when nothing is."""
 
 MAX_ID: Final = 200
 """Bytes of UTF-8. An id is a part of keys, of directory names, and of every line that names a run."""
@@ -67,19 +69,25 @@ class Case:
 
 
 def read_cases(
-    path: Path, shown: Path | str | None = None, fields: Mapping[str, str] | None = None
+    path: Path,
+    shown: Path | str | None = None,
+    fields: Mapping[str, str] | None = None,
+    trouble: Trouble | None = None,
 ) -> tuple[Case, ...]:
     """Read a `.jsonl`, `.csv` or `.parquet` file of at least one case. Raises `InputError`.
 
     `shown` is the file's name in messages; `path` itself when it is left out. `fields`: see `workers.field_map`.
+    `trouble`: what the scorer has against a target; by default nothing.
     """
     shown = path if shown is None else shown
-    return _cases(read_rows(path, shown, FieldMap(fields or {})), shown)
+    return _cases(read_rows(path, shown, FieldMap(fields or {})), shown, trouble)
 
 
-def cases_from_tables(tables: Iterable[Mapping[str, object]], shown: Path | str) -> tuple[Case, ...]:
+def cases_from_tables(
+    tables: Iterable[Mapping[str, object]], shown: Path | str, trouble: Trouble | None = None
+) -> tuple[Case, ...]:
     """Cases that stand in the suite file itself, at least one. Raises `InputError` naming `cases[N]`."""
-    return _cases((Row(table, f"cases[{number}]") for number, table in enumerate(tables)), shown)
+    return _cases((Row(table, f"cases[{number}]") for number, table in enumerate(tables)), shown, trouble)
 
 
 def check_id(case_id: str) -> str | None:
@@ -104,9 +112,10 @@ def check_id(case_id: str) -> str | None:
     return None
 
 
-def _cases(rows: Iterable[Row], shown: Path | str) -> tuple[Case, ...]:
+def _cases(rows: Iterable[Row], shown: Path | str, trouble: Trouble | None) -> tuple[Case, ...]:
     cases: list[Case] = []
     places: dict[str, str] = {}
+    first: InputError | None = None  # told when all rows are cases: what is none comes before what cannot be judged
     for row in rows:
         case = _case(row, shown)
         if case.id in places:
@@ -118,9 +127,23 @@ def _cases(rows: Iterable[Row], shown: Path | str) -> tuple[Case, ...]:
             )
         places[case.id] = row.place
         cases.append(case)
+        if trouble is not None and first is None and (problem := trouble(case.target)) is not None:
+            remedy = _targets(row) if case.target is None else None
+            first = _wrong(row, shown, f"{case.id}: {problem}", remedy)
     if not cases:
         raise InputError("holds no case", file=shown, remedy="a suite needs at least one")
+    if first is not None:
+        raise first
     return tuple(cases)
+
+
+def _targets(row: Row) -> str:
+    """Where the target of a case without one may stand, or who needs none."""
+    columns = row.fields.get("metadata")
+    found = [name for name in columns if name.lower() in _ELSEWHERE["target"]] if isinstance(columns, Mapping) else []
+    if found:
+        return f'in the suite: fields = {{ target = "{found[0]}" }}'
+    return 'give each case a target, or name a scorer that needs none: a command, "python" or "model"'
 
 
 def _elsewhere(name: str, row: Row) -> str:

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from workers.cases import Json
 from workers.scorer_table import ScorerTable
 
-__all__ = ["Compare", "Compared", "TargetError", "includes", "is_exact", "is_number", "patterns_of"]
+__all__ = ["Compare", "Compared", "TargetError", "includes", "is_exact", "is_number", "patterns_of", "target_trouble"]
 
 
 class TargetError(Exception):
@@ -32,6 +32,26 @@ class Compared:
 
 
 Compare: TypeAlias = Callable[[str, Json, ScorerTable], Compared]
+
+
+def target_trouble(target: Json, table: ScorerTable) -> str | None:
+    """Why no answer can be compared with that target, whatever it says, as one line; None when one can.
+
+    A judge that is a program, a function or a model makes of the target what it likes: there is never anything wrong.
+    """
+    try:
+        match table.kind:
+            case "exact":
+                _texts(target)
+            case "includes":
+                includes("", target, table)
+            case "regex":
+                patterns_of(target, table)
+            case "numeric":
+                _wanted(target)
+    except TargetError as error:
+        return str(error)
+    return None
 
 
 def is_exact(answer: str, target: Json, table: ScorerTable) -> Compared:
@@ -112,7 +132,11 @@ def _wanted(target: Json) -> Decimal:
     text = str(target).strip() if isinstance(target, str | int | float) and not isinstance(target, bool) else ""
     number = _decimal(text) if _NUMBER.fullmatch(text) else None
     if number is None:
-        raise TargetError(f"the target {target!r} is not a number"[:200])
+        raise TargetError(
+            "the case has no target, a number is needed"
+            if target is None
+            else f"the target {target!r} is not a number"[:200]
+        )
     return number
 
 

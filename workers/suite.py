@@ -26,7 +26,8 @@ from pydantic import ValidationError
 from bus.errors import InputError
 from bus.types import Digest
 from workers import usercode
-from workers.cases import Case, cases_from_tables, read_cases
+from workers.cases import Case, Json, cases_from_tables, read_cases
+from workers.comparing import target_trouble
 from workers.complaints import complain, nearest
 from workers.declaration import Place, Suite
 from workers.inspecting.target import file_of, is_target, plain, target_of
@@ -83,8 +84,8 @@ _NAMED: Final = 5  # suites, in answer to one that is not there
 def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
     """Read and check a suite: `path` is its directory, the suite file itself, or an Inspect task. Raises `InputError`.
 
-    `check_code` imports the solver, the scorer and the tools: the processes that will call them find out at the start.
-    A planner, which never calls them, may leave it out.
+    `check_code` imports the solver, the scorer and the tools, and sees that the scorer can compare with every target:
+    the processes that will call them find out at the start. A planner, which never calls them, may leave it out.
     """
     source = _find(plain(path))
     root = source.parent.resolve()
@@ -100,7 +101,7 @@ def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
         declared = declared.model_copy(update={**told, "ignore": (*declared.ignore, *IGNORED)})
     files = _Files(source, root, (*NEVER_COUNTED, *declared.ignore))
     files.path("this file", source.name)
-    cases = _load_cases(declared, files)
+    cases = _load_cases(declared, files, check_targets=check_code)
     runs = len(cases) * declared.trials
     if runs > MAX_RUNS:
         raise InputError(
@@ -289,13 +290,18 @@ class _Files:
                 raise InputError(f"{field}: no directory {relative}{whose}", file=self.source)
 
 
-def _load_cases(declared: Suite, files: _Files) -> tuple[Case, ...]:
+def _load_cases(declared: Suite, files: _Files, *, check_targets: bool) -> tuple[Case, ...]:
+    def compared(target: Json) -> str | None:
+        return target_trouble(target, declared.scorer)
+
+    # An Inspect task has scorers of its own, whatever the table says.
+    trouble = compared if check_targets and declared.inspect is None else None
     if not isinstance(declared.declared_cases, str):
-        return cases_from_tables(declared.declared_cases, files.source)
+        return cases_from_tables(declared.declared_cases, files.source, trouble)
     path = files.path("cases", declared.declared_cases)
     if not path.exists():
         raise InputError(f"cases: no such file: {declared.declared_cases}", file=files.source)
-    return read_cases(path, files.source.parent / declared.declared_cases, declared.fields)
+    return read_cases(path, files.source.parent / declared.declared_cases, declared.fields, trouble)
 
 
 def _digest(declared: Suite, cases: tuple[Case, ...], files: _Files) -> Digest:
