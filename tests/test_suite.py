@@ -517,6 +517,33 @@ def test_two_suites_with_helpers_of_one_name_do_not_share_them(tmp_path: Path) -
         make_suite(tmp_path / name, PYTHON, agent_DOT_py=agent.format(name), helper_DOT_py=f"NAME = '{name}'\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("workers.py", "import workers\n"),
+        ("workers.py", "from workers import helper\n"),
+        ("bus.py", "def solve(case, run):\n    import bus as own\n"),
+        ("bus/routes.py", "from bus.routes import ROUTES\n"),
+    ],
+    ids=["import", "from", "late", "package"],
+)
+def test_a_module_that_evalbus_has_the_name_of_is_told_where_it_is_imported(
+    tmp_path: Path, name: str, code: str
+) -> None:
+    """Not as an AttributeError in the middle of a run; also by who does not run the code, such as a planner."""
+    root = write_suite(tmp_path, PYTHON, agent_DOT_py=code, **{name: "ROUTES = helper = 1\n"})
+    line, own = code.count("\n"), "bus/" if "/" in name else name
+    said = f"imports evalbus's own package {name[:-3].partition('/')[0]!r}, and not the suite's {own} (rename {own})"
+    assert complaint(root, check_code=False) == f"agent.py:{line}: {said}"
+
+
+def test_a_name_of_evalbus_that_nothing_imports_does_no_harm(tmp_path: Path) -> None:
+    """A file that is read by its path, a directory of data; and what is imported of evalbus beside them."""
+    code = "from workers.scoring import Score\nfrom workers import run\ndef solve(case, run): ...\n"
+    toml = PYTHON.replace("agent.py", "workers.py")
+    assert make_suite(tmp_path, toml, workers_DOT_py=code, bus__routes_DOT_txt="1").intended == 2
+
+
 HOW = "(from workers.suite import Suite; suite = Suite(...))"
 
 

@@ -33,6 +33,7 @@ from workers.declaration import Place, Suite
 from workers.inspecting.target import file_of, is_target, plain, target_of
 from workers.judging.prompt import JudgePrompt
 from workers.model_table import ModelTable, Target
+from workers.own_names import check_own_names
 from workers.redaction import hide_variable
 from workers.rows import read_text
 from workers.scorer_table import ScorerTable, is_file_name
@@ -89,6 +90,7 @@ def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
     """
     source = _find(plain(path))
     root = source.parent.resolve()
+    check_own_names(root, source.parent)
     declared = _read(source, root)
     for variable in declared.secret_variables:  # in each role, before any more of the suite's code runs in it
         hide_variable(variable)
