@@ -74,13 +74,14 @@ class _Waiting(asyncio.BufferedProtocol):
         self.heard = True
         self.lost: ServerUnreachable | None = None
         self.transport: asyncio.Transport | None = None
-        self._bytes = bytearray(_READ_AT_ONCE)
+        # A view: TLS reads each record into a slice behind the last, and a slice of the bytes themselves is a copy.
+        self._bytes = memoryview(bytearray(_READ_AT_ONCE))
         self._gathered: list[Reply] = []  # of the first that are due, when these are several
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def get_buffer(self, sizehint: int) -> bytearray:
+    def get_buffer(self, sizehint: int) -> memoryview:
         return self._bytes
 
     def buffer_updated(self, nbytes: int) -> None:

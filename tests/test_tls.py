@@ -18,7 +18,9 @@ import trustme
 
 from bus.acl import AclRole, rule, user_name
 from bus.keys import BatchKeys
-from bus.types import BatchId, Plane
+from bus.target import parse_url
+from bus.types import BatchId, Digest, Plane
+from bus.wire import Wire
 from tests.fleet import Done, Stage, case, eventually
 from tests.servers import Kind, Missing, RealServer, binary, free_port, running
 
@@ -138,6 +140,20 @@ async def test_a_batch_ends_over_tls_with_a_user_for_each_role(stage: Stage, tls
         assert {entry["object"] for entry in client.acl_log()} <= OPTIONAL
     assert json.loads((stage.root / "out.json").read_text())["bins"] == {"pass": 2, "fail": 1}
     assert WORD not in done.out + done.err + "".join(path.read_text() for path in stage.home.rglob("*.log"))
+
+
+async def test_replies_of_many_records_come_whole(tls: Secured) -> None:
+    """A record of TLS carries 16 kB. What is read behind the first stands behind it, not in a copy that goes away."""
+    wire = await Wire.open(parse_url(tls.url(AclRole.OPERATOR)).address(), silence=2.0)
+    try:
+        texts = [bytes((at * 7 + size) % 251 for at in range(size)) for size in (17_000, 40_000, 70_000, 300_000)]
+        await wire.calls([("SET", BATCH.blob(Digest(str(n))), text) for n, text in enumerate(texts)])
+        replies = await wire.calls([("GET", BATCH.blob(Digest(str(n)))) for n in range(len(texts))])
+        assert [(len(reply), reply == text) for reply, text in zip(replies, texts, strict=True)] == [
+            (len(text), True) for text in texts
+        ]
+    finally:
+        wire.close()
 
 
 async def refused(stage: Stage, url: str, command: str = "worker") -> str:
