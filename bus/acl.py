@@ -71,6 +71,9 @@ _WRITTEN_BESIDE: dict[AclRole, tuple[str, ...]] = {
 }
 """Sealed workspaces, and what a judge keeps: stored under their digest before the step that names them."""
 
+_CLOSING = (AclRole.PLANNER, AclRole.OPERATOR)
+"""Who waits until a close would survive, and writes to a key for that (`bus.durability`)."""
+
 _ASKING = (AclRole.WORKER, AclRole.SCORER)
 """Who asks models, and so takes from what all may ask of an endpoint together."""
 
@@ -117,6 +120,8 @@ def key_patterns(role: AclRole, plane: Plane) -> list[str]:
     written |= {f"~{place}b:*:{tail}" for tail in _WRITTEN_BESIDE.get(role, ())}
     if role in _ASKING:
         written.add(f"~{place}{endpoint(plane, '*').removeprefix(registry(plane).removesuffix('batches'))}")
+    if role in _CLOSING:
+        written.add(f"~{place}mark")
     read = {f"%R~{place}b:*:{tail}" for tail in _READ_BESIDE[role]}
     read.add(f"%R~{place}bell")
     # The registry: which batches there are. It is also the key on which a server is asked whether it is fit.
@@ -136,8 +141,8 @@ def _tails(step: str) -> frozenset[str]:
 
 def _commands(role: AclRole) -> Sequence[str]:
     asked = READING if role is AclRole.READER else COMMANDS
-    if role in (AclRole.PLANNER, AclRole.OPERATOR):
-        asked = (*asked, *ARCHIVING)
+    if role in _CLOSING:
+        asked = (*asked, *ARCHIVING, "wait")
     if role is AclRole.OPERATOR:
         asked = (*asked, *PRUNING)
     names = sorted({line.split()[0] for line in asked})

@@ -18,7 +18,7 @@ from bus.acl import AclRole, key_patterns, rule, steps_of, user_name
 from bus.envelopes import encode
 from bus.errors import ReplyError
 from bus.fitness import check_fit
-from bus.keys import BatchKeys, registry
+from bus.keys import BatchKeys, mark, registry
 from bus.scripts import Script, call, script
 from bus.server import unix_url
 from bus.target import Target
@@ -70,6 +70,19 @@ def test_every_step_belongs_to_a_role() -> None:
 async def test_a_role_finds_its_server_fit(users: RealServer, role: AclRole, plane: Plane) -> None:
     """What is asked before anything is spent is granted."""
     assert (await check_fit(as_user(users, role, plane), plane=plane)).role == "master"
+
+
+@pytest.mark.parametrize("role", [AclRole.PLANNER, AclRole.OPERATOR])
+async def test_who_closes_may_wait_until_the_close_would_survive(users: RealServer, role: AclRole) -> None:
+    """A bus passes over a refusal, for the sake of readers: a planner that is refused would wait for nothing."""
+    wire = await Wire.open(as_user(users, role, Plane.SHADOW).address())
+    try:
+        assert await wire.call("SET", mark(Plane.SHADOW), 1) == b"OK"
+        assert await wire.call("WAIT", 0, 1) == 0
+        with pytest.raises(ReplyError, match="NOPERM"):
+            await wire.call("SET", mark(Plane.LIVE), 1)
+    finally:
+        wire.close()
 
 
 @pytest.mark.parametrize("role", list(AclRole))
