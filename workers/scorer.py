@@ -23,13 +23,14 @@ from bus.chain import EMPTY_HEAD, next_head
 from bus.errors import ViolationError
 from bus.port import BatchSpec, Bus, Event, Judgement, Ref, Runtime
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId
+from workers.cases import Case
 from workers.catalogue import Served
 from workers.consumer import Lease
 from workers.judging.binding import other_judge
 from workers.judging.judge import Bench, Judge, Judged
 from workers.model_plane import LimitsOf
 from workers.redaction import redacted
-from workers.scoring import Scorer, ScorerError, Sealed, make_scorer
+from workers.scoring import ComparingScorer, Score, Scorer, ScorerError, Sealed, make_scorer
 from workers.solving import Closable
 from workers.suite import Suite
 from workers.workspace import TreeError, directory_of, discard, make_directory, remove_tree, tree_hash, unpack
@@ -103,25 +104,20 @@ class ScorerRole:
             return min(served.lease / 10, _AGAIN) if decision.reason == "backpressure" else None
         granted = decision.answer
         ref = lease.ref = Ref(entry.batch, entry.run, lease_id, Gen(granted["epoch"]))
-        with structlog.contextvars.bound_contextvars(batch=entry.batch, run=entry.run, epoch=ref.gen):
-            folder = directory_of(self._work, ref.batch, ref.run, ref.gen)
-            try:
-                ended = await self._judge(lease, ref, served, granted, folder)
-            finally:
-                if granted["artifact"] and folder.exists():  # nothing else is unpacked
-                    with contextlib.suppress(OSError):  # litter, not a loss: the next epoch has a directory of its own
-                        await asyncio.to_thread(discard, folder, self._work)
-            if not ended.applied:
-                log.warning("score.refused", decision=str(ended))
+        structlog.contextvars.bind_contextvars(batch=entry.batch, run=entry.run, epoch=ref.gen)  # of its own task
+        ended = await self._judge(lease, ref, served, granted)
+        if not ended.applied:
+            log.warning("score.refused", decision=str(ended))
         return None
 
-    async def _judge(
-        self, lease: Lease, ref: Ref, served: Served, granted: Mapping[str, Any], folder: Path
-    ) -> Decision:
+    async def _judge(self, lease: Lease, ref: Ref, served: Served, granted: Mapping[str, Any]) -> Decision:
         try:
             events = await self._events(ref, served, granted)
-            sealed = await self._open(events, granted, served, folder)
-            judged = await self._verdict(lease, ref, served, events, sealed)
+            answer = await self._answer(events, granted, served)
+            if granted["artifact"]:
+                judged = await self._in_its_tree(lease, ref, served, granted, events, answer)
+            else:
+                judged = await self._verdict(lease, ref, served, events, Sealed(answer))
         except (ViolationError, TreeError) as error:
             return await self._hole(lease, ref, "artifact_corrupt", str(error))
         except ScorerError as error:
@@ -146,15 +142,21 @@ class ScorerRole:
         if suite.scorer.kind == "model":
             bench = Bench(self._bus, self._runtime, lease, ref, head_of(events), len(events))
             return await self._judges[served.judge].judge(bench, case, sealed.answer)
-        try:
-            async with asyncio.timeout(suite.scorer.timeout + _BACKSTOP):
-                score = await self._scorers[suite.digest].score(case, sealed)
-        except TimeoutError:
-            raise ScorerError(f"no verdict within {suite.scorer.timeout:g} s") from None
+        score = await self._score(suite, case, sealed)
         if score.kept is not None:
             kept = await self._bus.put_blob(ref.batch, score.kept)
             score = replace(score, value=json.dumps({"value": score.value, "verdict": kept}, ensure_ascii=False))
         return Judged(score, served.judge)
+
+    async def _score(self, suite: Suite, case: Case, sealed: Sealed) -> Score:
+        scorer = self._scorers[suite.digest]
+        if isinstance(scorer, ComparingScorer):  # it waits for nothing, so no clock could end it
+            return scorer.compared(case, sealed)
+        try:
+            async with asyncio.timeout(suite.scorer.timeout + _BACKSTOP):
+                return await scorer.score(case, sealed)
+        except TimeoutError:
+            raise ScorerError(f"no verdict within {suite.scorer.timeout:g} s") from None
 
     async def _events(self, ref: Ref, served: Served, granted: Mapping[str, Any]) -> Sequence[Event]:
         events = await self._bus.transcript(_origin(served), ref.run)
@@ -162,21 +164,30 @@ class ScorerRole:
             raise ViolationError("the transcript does not end in the head that was sealed")
         return events
 
-    async def _open(self, events: Sequence[Event], granted: Mapping[str, Any], served: Served, folder: Path) -> Sealed:
-        batch = _origin(served)
+    async def _answer(self, events: Sequence[Event], granted: Mapping[str, Any], served: Served) -> str:
         answer = json.loads(events[-1].payload)
         if answer["tree"] != granted["tree_hash"]:
             raise ViolationError("the sealed answer names another tree")
-        text = answer.get("text")
+        text: str | None = answer.get("text")
         if text is None:
-            text = (await self._bus.get_blob(batch, Digest(answer["artifact"]))).decode("utf-8")
-        if not granted["artifact"]:
-            return Sealed(text, None)
-        data = await self._bus.get_blob(batch, Digest(granted["artifact"]))
-        await asyncio.to_thread(_unpack, data, folder)
-        if await asyncio.to_thread(tree_hash, folder, served.info.spec.tree_ignore) != granted["tree_hash"]:
-            raise ViolationError("the workspace is not the tree that was sealed")
-        return Sealed(text, folder)
+            return (await self._bus.get_blob(_origin(served), Digest(answer["artifact"]))).decode("utf-8")
+        return text
+
+    async def _in_its_tree(
+        self, lease: Lease, ref: Ref, served: Served, granted: Mapping[str, Any], events: Sequence[Event], answer: str
+    ) -> Judged:
+        """The verdict on an answer and the workspace that was sealed with it, which is unpacked meanwhile."""
+        data = await self._bus.get_blob(_origin(served), Digest(granted["artifact"]))
+        folder = directory_of(self._work, ref.batch, ref.run, ref.gen)
+        try:
+            await asyncio.to_thread(_unpack, data, folder)
+            if await asyncio.to_thread(tree_hash, folder, served.info.spec.tree_ignore) != granted["tree_hash"]:
+                raise ViolationError("the workspace is not the tree that was sealed")
+            return await self._verdict(lease, ref, served, events, Sealed(answer, folder))
+        finally:
+            if folder.exists():
+                with contextlib.suppress(OSError):  # litter, not a loss: the next epoch has a directory of its own
+                    await asyncio.to_thread(discard, folder, self._work)
 
     async def _hole(self, lease: Lease, ref: Ref, why: str, detail: str) -> Decision:
         lease.ending = True

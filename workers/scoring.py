@@ -42,7 +42,7 @@ from workers.workspace import copy_of_case, suite_environment
 if TYPE_CHECKING:
     from workers.inspecting.scorer import InspectScorer
 
-__all__ = ["Score", "Scorer", "ScorerError", "Sealed", "make_scorer"]
+__all__ = ["ComparingScorer", "Score", "Scorer", "ScorerError", "Sealed", "make_scorer"]
 
 MAX_VALUE: Final = 200
 """Characters of a score's value: it stands in the snapshot, a line for each run."""
@@ -95,11 +95,11 @@ def make_scorer(suite: Suite) -> Scorer:
         case "regex":
             return _RegexScorer(suite)
         case "numeric":
-            return _ComparingScorer(suite, is_number)
+            return ComparingScorer(suite, is_number)
         case "includes":
-            return _ComparingScorer(suite, includes)
+            return ComparingScorer(suite, includes)
         case "exact":
-            return _ComparingScorer(suite, is_exact)
+            return ComparingScorer(suite, is_exact)
         case kind:
             raise AssertionError(f"a scorer of the kind {kind} is not made here")
 
@@ -109,13 +109,18 @@ def _verdict(suite: Suite, passed: bool, value: str | None = None, note: str = "
 
 
 @dataclass(frozen=True, slots=True)
-class _ComparingScorer:
+class ComparingScorer:
     """A scorer that needs no more than the two texts."""
 
     suite: Suite
     compare: Compare
 
     async def score(self, case: Case, sealed: Sealed) -> Score:
+        """The verdict, at once. Raises `ScorerError`."""
+        return self.compared(case, sealed)
+
+    def compared(self, case: Case, sealed: Sealed) -> Score:
+        """As `score`, to which nothing is left to wait for."""
         try:
             found = self.compare(sealed.answer, case.target, self.suite.scorer)
         except TargetError as error:
