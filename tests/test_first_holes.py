@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from bus.redis_bus import RedisBus
 from bus.target import Target
 from tests.model_stage import ModelStage, OnServer
 from tests.test_roles import BATCH
+from workers import first_holes
 from workers.first_holes import FirstHoles
 from workers.whole import whole_of
 
@@ -28,7 +31,7 @@ SOLVER = 'async def solve(case, run):\n    return {"one": "ONE"}[case.input]\n'
 
 
 async def test_the_first_hole_of_a_reason_is_told_once_and_not_when_all_have_ended(
-    server: Target, tmp_path: Path
+    server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the run and what it says; ten thousand of the same are one line."""
     stage = ModelStage(OnServer(server), tmp_path)
@@ -42,7 +45,10 @@ async def test_the_first_hole_of_a_reason_is_told_once_and_not_when_all_have_end
     assert await holes.news(stage.bus, whole, replace(before, hole_reasons={})) == []
     assert await holes.news(stage.bus, whole, before) == ["first solver_error: b#1   KeyError: 'two' (agent.py:2)"]
     assert await holes.news(stage.bus, whole, before) == []
-    many = replace(before, admitted=1_000_000)
-    told = ["first solver_error: evalbus show b --only solver_error"]
-    assert await FirstHoles().news(stage.bus, whole, many) == told
+    monkeypatch.setattr(first_holes, "_MOST", 1)  # a large batch: its last runs are looked through
+    told = ["first solver_error: c#1   KeyError: 'three' (agent.py:2)"]
+    assert await FirstHoles().news(stage.bus, whole, before) == told
+    monkeypatch.setattr(first_holes, "_MOST", 0)
+    told = ["first solver_error: listed by evalbus show b --only solver_error"]
+    assert await FirstHoles().news(stage.bus, whole, before) == told
     await stage.aclose()

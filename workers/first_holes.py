@@ -16,7 +16,7 @@ from workers.whole import Whole
 __all__ = ["FirstHoles"]
 
 _MOST: Final = 20_000
-"""Runs that are searched for one that says more; where more were admitted, the reason alone is told."""
+"""Runs of a partition that are searched for one that says more: the last that were admitted, for the reason is new."""
 _AT_ONCE: Final = 500
 _DETAIL: Final = 300
 
@@ -34,15 +34,16 @@ class FirstHoles:
         if not fresh or counters.scored + counters.holes >= counters.intended:
             return []
         self._told |= fresh
-        found = await _examples(bus, whole, fresh) if counters.admitted <= _MOST else {}
-        name = whole.info.spec.batch
-        return [f"first {why}: {found.get(why, f'evalbus show {name} --only {why}')}" for why in sorted(fresh)]
+        found = await _examples(bus, whole, fresh)
+        listed = f"listed by evalbus show {whole.info.spec.batch} --only"
+        return [f"first {why}: {found.get(why, f'{listed} {why}')}" for why in sorted(fresh)]
 
 
 async def _examples(bus: ServerBus, whole: Whole, wanted: set[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in whole.batches:
-        runs = await bus.run_ids(part)
+        admitted = (await bus.counters(part)).admitted
+        runs = (await bus.run_ids(part))[max(0, admitted - _MOST) : admitted]
         for start in range(0, len(runs), _AT_ONCE):
             for row in await bus.rows(part, runs[start : start + _AT_ONCE]):
                 if row.hole in wanted:
