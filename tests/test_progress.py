@@ -58,6 +58,18 @@ def test_a_plain_line_tells_all_and_no_rate() -> None:
     ]
 
 
+def test_a_command_that_only_plans_counts_no_workers() -> None:
+    """Those of a fleet work elsewhere: "0 workers" would be taken for the reason why nothing happens."""
+    out = io.StringIO()
+    with Progress("repair", out) as progress:
+        progress.update(counters(7), workers=None, scorers=None, now=0.0)
+    with Progress("repair", out) as progress:
+        progress.update(counters(7), workers=0, scorers=None, now=0.0)
+    planned, died = lines(out)
+    assert planned.endswith(" · 12,345 tokens")
+    assert died == f"{planned} · 0 workers"
+
+
 def test_a_log_gets_a_line_every_five_seconds() -> None:
     """Ten updates a second for 12 seconds: at 0, 5 and 10, and the last state when it stops."""
     out = io.StringIO()

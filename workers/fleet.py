@@ -118,12 +118,11 @@ class Fleet:
             self._members.append(member)
             self._keepers.append(asyncio.create_task(self._keep(member)))
 
-    def alive(self, role: Role) -> int:
-        """How many processes of a role are up."""
-        return sum(
-            1 for member in self._members
-            if member.options.role is role and member.process is not None and member.process.returncode is None
-        )  # fmt: skip
+    def alive(self, role: Role) -> int | None:
+        """How many processes of a role are up; None where there are to be none."""
+        members = [member for member in self._members if member.options.role is role]
+        up = [one for one in members if one.process is not None and one.process.returncode is None]
+        return len(up) if members else None
 
     @property
     def pids(self) -> set[int]:

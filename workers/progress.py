@@ -79,12 +79,13 @@ class Glance:
     holes: int
     refused: int
     tokens: int
-    workers: int
-    scorers: int
+    workers: int | None
+    """This command's own that are alive; None where it was told to have none: then others work, and are not counted."""
+    scorers: int | None
     seconds_left: float | None
 
     @classmethod
-    def of(cls, counters: Counters, workers: int, scorers: int, seconds_left: float | None) -> Glance:
+    def of(cls, counters: Counters, workers: int | None, scorers: int | None, seconds_left: float | None) -> Glance:
         """Sum up what the batch's hash says."""
         return cls(
             status=counters.status,
@@ -122,14 +123,14 @@ class Glance:
     @property
     def words(self) -> list[str]:
         """All but the bar, in the order in which they are shown."""
+        crew = ((self.workers, "worker"), (self.scorers, "scorer"))
         return [
             f"{self.running} running",
             f"{self.scoring} being scored",
             _many(self.holes, "hole"),
             f"{self.refused} refused",
             _many(self.tokens, "token"),
-            _many(self.workers, "worker"),
-            _many(self.scorers, "scorer"),
+            *(_many(count, noun) for count, noun in crew if count is not None),
         ]
 
     def __str__(self) -> str:
@@ -158,8 +159,11 @@ class Progress:
         self._pace = Pace()
         self._display: _Display = _LiveLines(title, out) if _can_redraw(out) else _PlainLines(title, out)
 
-    def update(self, counters: Counters, workers: int, scorers: int, now: float) -> None:
-        """Tell what the batch's hash says at `now` (seconds, monotonic), as often as you like."""
+    def update(self, counters: Counters, workers: int | None, scorers: int | None, now: float) -> None:
+        """Tell what the batch's hash says at `now` (seconds, monotonic), as often as you like.
+
+        `workers`, `scorers`: how many of this command's own are alive; None where it has none.
+        """
         done = counters.scored + counters.holes
         self._pace.add(now, done)
         left = self._pace.seconds_left(counters.intended - done)
