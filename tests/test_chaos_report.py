@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,12 @@ from bus.checker import Checked, Effects, Leases, Preempted, Tokens
 from bus.keys import BatchKeys
 from bus.types import BatchId, Plane
 from bus.wire import Reply
+from tests.test_snapshot import spec
+from workers.chaos.batch import Ended
 from workers.chaos.deaths import Deaths, recoveries
-from workers.chaos.report import percentile
+from workers.chaos.examining import Examined
+from workers.chaos.faults import Fault
+from workers.chaos.report import in_a_line, percentile
 
 _LOST = Preempted("a#1", "l1", "worker-1", False, granted_ms=1_000, heard_ms=1_500, superseded_ms=5_000, by="worker-2")
 _FOUND = Checked(
@@ -64,6 +69,14 @@ async def after(kill_ms: int, *, consumer: str = "worker-1") -> Sequence[object]
         (one.redelivered, one.leased, one.ended, one.lost)
         for one in recoveries(deaths, replace(_FOUND, preempted=(_LOST,)))
     ]
+
+
+def test_one_of_a_kind_is_said_as_one() -> None:
+    """`1 preemption`: whoever reads a line for each batch reads it often."""
+    deaths = Deaths(Server().ask, BatchKeys(Plane.LIVE, BatchId("b")))
+    ended = Ended(BatchId("b"), spec(1), 12.4, None, "", {next(iter(Fault)): 1}, deaths)
+    found = Examined(ended, Path("h.jsonl"), _FOUND, (), (), compared=False)
+    assert in_a_line(found, "sure") == "b (sure): closed after 12 s, 1 fault, 1 preemption, 0 properties broken"
 
 
 async def test_a_kill_is_followed_to_the_redelivery_the_next_lease_and_the_end() -> None:

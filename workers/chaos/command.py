@@ -23,7 +23,7 @@ from workers.chaos.examining import Examined, Opened, examine
 from workers.chaos.faults import Fault, World, read_faults, world_of
 from workers.chaos.keeping import keep
 from workers.chaos.plan import MISCHIEF, POINTS, Point, Strike, strikes
-from workers.chaos.report import Report
+from workers.chaos.report import Report, in_a_line
 from workers.chaos.server import clock_library
 from workers.chaos.stage import Lodging, Stage, lodging, staged
 from workers.files import check_writable, write_whole
@@ -143,14 +143,7 @@ class _Chaos:
         return found
 
     def _tell(self, stage: Stage, found: Examined) -> None:
-        ended = found.ended
-        faults = sum(ended.faults.values())
-        print(
-            f"{ended.name} ({stage.world}): {found.checked.state} after {ended.seconds:.0f} s, {faults} faults, "
-            f"{found.checked.preemptions} preemptions, {len(found.broken)} properties broken",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(in_a_line(found, stage.world), file=sys.stderr, flush=True)
 
     def _plans(self) -> Mapping[World, Iterator[Strike]]:
         """A plan for each world that is needed for a fault to strike at all."""

@@ -8,11 +8,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from workers.chaos.examining import Examined
+from workers.explaining.telling import many
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Report", "percentile"]
+__all__ = ["Report", "in_a_line", "percentile"]
+
+
+def in_a_line(found: Examined, world: str) -> str:
+    """One batch, while others are still to come: `world` is where it ran."""
+    ended, broken = found.ended, len(found.broken)
+    figures = (
+        many(sum(ended.faults.values()), "fault"),
+        many(found.checked.preemptions, "preemption"),
+        f"{broken:,} {'property' if broken == 1 else 'properties'} broken",
+    )
+    return f"{ended.name} ({world}): {found.checked.state} after {ended.seconds:.0f} s, {', '.join(figures)}"
 
 
 def percentile(values: Sequence[int], share: float) -> int | None:
