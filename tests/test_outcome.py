@@ -266,8 +266,21 @@ def test_a_hole_is_shown_with_what_was_said_at_its_end_in_one_short_line_and_whe
     assert found[1].startswith("c#1   solver_error   ValueError: \N{REPLACEMENT CHARACTER}[2Jlong long")
     assert found[1].endswith("…")
     assert len(found[1].removeprefix("c#1   solver_error   ")) == 100
-    assert found[2:] == ["d#1   poison", "logs in /home/logs/repair"]
+    assert found[2:] == [
+        "d#1   poison",
+        f"…   in full: evalbus show {outcome.batch} 'c#1'",
+        "logs in /home/logs/repair",
+    ]
     assert "KeyError" not in json.dumps(outcome.as_json()), "the keys of the JSON are a promise"
+
+
+def test_what_is_left_out_of_the_holes_is_had_by_the_command_that_is_named() -> None:
+    """Where nothing was cut or left out, nothing is said; and a history that was read from a file is on no server."""
+    rows = [row("a#1", "pass"), *(row(f"h{n:02}#1", hole="solver_error", detail="no") for n in range(13))]
+    outcome = closed(tuple(rows), quorum=1)
+    assert f"and 1 more   all of them: evalbus show {outcome.batch} --only solver_error" in screen(outcome)
+    assert "evalbus show" not in screen(closed(tuple(rows[:-1]), quorum=1))
+    assert "evalbus show" not in screen(replace(outcome, hole_details={}))
 
 
 def test_text_of_a_user_is_not_taken_for_markup() -> None:

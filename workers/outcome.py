@@ -7,6 +7,7 @@ pass rate: a share of "what happens to be finished" favours the fast runs, and m
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -252,11 +253,7 @@ def _lines(outcome: Outcome, logs: Path | None) -> list[_Line]:
         ]
     lines.append(_Line("bins", _counts(outcome.bins)))
     lines.append(_Line("holes", _counts(outcome.holes), style="red" if outcome.holes else ""))
-    for run, why in list(outcome.hole_runs.items())[:_MANY_HOLES]:
-        said = brief(outcome.hole_details.get(run, ""), _DETAIL)
-        lines.append(_Line("", f"  {run}", f"{why}   {said}" if said else why))
-    if (more := len(outcome.hole_runs) - _MANY_HOLES) > 0:
-        lines.append(_Line("", f"  and {more} more"))
+    lines += _holes(outcome)
     if outcome.hole_runs and logs is not None:
         lines.append(_Line("", f"  logs in {logs}"))
     aside = "none of them entered the result" if outcome.rejects else ""
@@ -273,6 +270,24 @@ def _lines(outcome: Outcome, logs: Path | None) -> list[_Line]:
     width = max((len(one.rule) for one in gate.lines), default=0)
     for one in gate.lines if len(gate.lines) > 1 else ():
         lines.append(_Line("", f"  {one.rule:<{width}}  {one.measured}  {one.bound}", one.verdict))
+    return lines
+
+
+def _holes(outcome: Outcome) -> list[_Line]:
+    """The first by name, each with what was said at its end, and where the rest of both is."""
+    lines, cut = [], ""
+    for run, why in list(outcome.hole_runs.items())[:_MANY_HOLES]:
+        whole = outcome.hole_details.get(run, "")
+        said = brief(whole, _DETAIL)
+        cut = cut or (run if said != brief(whole, len(whole) + 1) else "")
+        lines.append(_Line("", f"  {run}", f"{why}   {said}" if said else why))
+    more = len(outcome.hole_runs) - _MANY_HOLES
+    if more > 0:
+        reasons = " ".join(f"--only {why}" for why in outcome.holes)
+        all_ = f"all of them: evalbus show {outcome.batch} {reasons}" if outcome.hole_details else ""
+        lines.append(_Line("", f"  and {more} more", all_))
+    if cut:
+        lines.append(_Line("", "  …", f"in full: evalbus show {outcome.batch} {shlex.quote(cut)}"))
     return lines
 
 
