@@ -261,6 +261,11 @@ async def test_a_partitioned_suite_is_run_judged_exported_and_scored_anew_under_
             assert (await stage.call("export", "b", "h.jsonl")).code == 0
             heads = [read_export(stage.root / f"h.p{number}.jsonl")[0]["batch"] for number in (1, 2)]
             assert heads == ["b.p1", "b.p2"]
+            reported = await stage.call("report", "b", "-o", "b.html")
+            assert reported.code == 0, reported
+            assert [(stage.root / f"b.p{number}.html").is_file() for number in (1, 2)] == [True, True]
+            assert not (stage.root / "b.html").exists()
+            assert "runs of batch b.p1, closed" in reported.err
             replayed = await stage.call("replay", "b")
             assert (replayed.code, replayed.out.count(": closed\n")) == (0, 2)
             anew = await stage.call("rescore", "b", "--judge", suite, "--scorers", 1, "--json", "anew.json")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bus.connection import Endpoint
     from bus.replay.replayed import Replayed
     from workers.explaining.reading import Told
+    from workers.reporting.gather import Fetched
 
 __all__ = ["archive", "explain", "export", "import_", "prune", "replay", "report", "why"]
 
@@ -276,24 +277,31 @@ def report(
 ) -> None:
     """Write what a batch came to as one page. It needs no network: its number, its holes, and each run.
 
+    Of a partitioned batch, a page for each partition: FILE.p1.html and so on.
+
     evalbus report nightly -o nightly.html
     """
     from workers.files import check_writable  # noqa: PLC0415
     from workers.history_files import is_history  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
-    from workers.reporting.command import fetching, say, write_report  # noqa: PLC0415
+    from workers.reporting.command import fetching  # noqa: PLC0415
 
     quiet_logs()
     guard(lambda: check_writable(output))
     if is_history(batch):
         guard(lambda: _only_of_a_batch(archive, batch))
-        facts = guard(lambda: write_report(batch, output))
+        _report(batch, output)
     else:
         name = guard(lambda: batch_name(batch))
-        with fetching(archive) as fetch:
-            history = with_bus(lambda bus: fetch(bus, name), url, home, plane)
-            facts = guard(lambda: write_report(history, output))
-    guard(lambda: say(facts, output))
+        with fetching(output, archive) as fetch:
+            for history, page in with_bus(lambda bus: fetch(bus, name), url, home, plane):
+                _report(history, page)
+
+
+def _report(history: str | Fetched, page: Path) -> None:
+    from workers.reporting.command import say, write_report  # noqa: PLC0415
+
+    guard(lambda: say(write_report(history, page), page))
 
 
 def _only_of_a_batch(archive: Path | None, history: str) -> None:
