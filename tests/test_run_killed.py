@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 from collections import Counter
@@ -201,6 +202,7 @@ async def test_a_case_that_blocks_its_workers_event_loop_becomes_poison(stage: S
     assert result_of(stage)["holes"] == {"judge_failed": 1, "poison": 1}
     said = "".join(log.read_text() for log in (stage.home / "logs" / "b").iterdir())
     assert '"event": "loop.blocked"' in said
+    assert re.search(r"solver#1 +poison +its solver blocked the event loop for over 0\.\d s at agent\.py:\d+", done.out)
     assert "agent.py:" in said
 
 

@@ -192,6 +192,14 @@ class Consumer:
         held = [self._catalogue.of(lease.entry.batch) for lease in list(self._holding.values())]
         return max((max(2 * one.lease, self._handler.time_of(one)) for one in held or self._served), default=0.0)
 
+    def lease(self) -> float:
+        """After how many seconds without a beat the first of what is held is taken by others; 0 while nothing is.
+
+        Any thread may call it.
+        """
+        held = list(self._holding.values())
+        return min((self._catalogue.of(lease.entry.batch).lease for lease in held), default=0.0)
+
     # --- reading -----------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:

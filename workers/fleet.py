@@ -215,7 +215,7 @@ def _how(code: int) -> str:
     if code == STOPPED:
         return "told to stop by somebody else"
     if code == BLOCKED:
-        return "its event loop was blocked: where, its log says; a solver that blocks is a plain `def`"
+        return "its event loop was blocked: where, its log says; what blocks is a plain `def`, or in asyncio.to_thread"
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
 
 

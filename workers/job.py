@@ -37,6 +37,7 @@ from workers.files import check_writable, write_whole
 from workers.first_holes import FirstHoles
 from workers.fleet import Fleet
 from workers.gating.baseline import with_own_baseline
+from workers.held_loops import with_held_loops
 from workers.interrupt import Interrupted
 from workers.judging.binding import other_judge
 from workers.model_table import other_model
@@ -361,7 +362,7 @@ async def _run_batch(
         raise Interrupted(f"interrupted; batch {name} is open; {_resume(options, name)}")
     if options.archive is not None and (left := await left_behind(bus, whole.parts, options.segment)):
         print(f"evalbus: warning: {left} ({log_directory(home, name)} says why)", file=sys.stderr)
-    return await fetch_outcome(bus, name)
+    return with_held_loops(await fetch_outcome(bus, name), log_directory(home, name))
 
 
 def _check_ours(whole: Whole, suite: Suite, options: JobOptions) -> None:

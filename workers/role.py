@@ -196,7 +196,7 @@ async def _until_stopped(built: _Built, catalogue: Catalogue) -> bool:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     log.info("role.started")
-    with watching(role.patience) if isinstance(role, Consumer | Together) else contextlib.nullcontext():
+    with watching(role.patience, role.lease) if isinstance(role, Consumer | Together) else contextlib.nullcontext():
         await role.run()
     log.info("role.ended", stopped=told.is_set())
     return not told.is_set()

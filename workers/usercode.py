@@ -16,16 +16,18 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 from workers.redaction import redacted
 
-__all__ = ["UserCodeError", "at_once", "call", "call_guarded", "describe", "load_file", "load_function"]
+__all__ = [
+    "UserCodeError", "at_once", "call", "call_guarded", "describe", "load_file", "load_function", "place_in_suite",
+]  # fmt: skip
 
 Function = Callable[..., object]
 
@@ -135,9 +137,14 @@ def _place_of(error: BaseException) -> str:
     """The innermost line of the suite's own on the way to the error: what its author looks for first."""
     if isinstance(error, BaseExceptionGroup) and (inner := _place_of(error.exceptions[0])):
         return inner
+    return place_in_suite(traceback.walk_tb(error.__traceback__))
+
+
+def place_in_suite(stack: Iterable[tuple[FrameType, int]]) -> str:
+    """The innermost line of the suite's own, of frames from the outermost in: `agent.py:8`, or nothing."""
     if _active is None:
         return ""
-    frames = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    frames = [(Path(frame.f_code.co_filename), line) for frame, line in stack]
     ours = Path(__file__).parent  # a suite beside this package
     own = [(file, line) for file, line in frames if file.is_relative_to(_active) and not file.is_relative_to(ours)]
     return f"{own[-1][0].relative_to(_active)}:{own[-1][1]}" if own else ""

@@ -10,6 +10,9 @@ other: the runs are taken by the next, and the one that did it ends as poison.
     the loop is away inside one call      neither can run; `faulthandler`, which needs no interpreter, writes where,
       that keeps the interpreter          and ends the process a little later: exit 1
 
+Before that, when the loop has been away for a lease, it notes in the log which run holds it, and where: the run is
+taken by others then, and ends as poison perhaps before this process does (`workers.held_loops` tells it from the log).
+
 This thread counts silence in looks, not on the clock: a process that was stopped, or a machine that slept, wakes up
 with the clock far on, and its loop is not to blame. (`faulthandler` cannot tell; so it is given twice the time.)
 """
@@ -29,8 +32,12 @@ from collections.abc import Callable, Iterator
 import structlog
 
 from workers.role_options import BLOCKED
+from workers.usercode import place_in_suite
 
-__all__ = ["watching"]
+__all__ = ["OF_RUN", "watching"]
+
+OF_RUN = "run of "
+"""What begins the name of a task that drives a run's solver; its batch and the run follow, a blank between them."""
 
 log = structlog.get_logger("evalbus.watchdog")
 
@@ -41,9 +48,12 @@ _UNKNOWN = 60.0  # seconds of patience while nothing is served yet
 
 
 @contextlib.contextmanager
-def watching(patience: Callable[[], float]) -> Iterator[None]:
-    """Watch the running loop. `patience()`, asked in another thread: how many seconds it may be away now; 0: any."""
-    watchdog = _Watchdog(patience)
+def watching(patience: Callable[[], float], lease: Callable[[], float] = lambda: 0.0) -> Iterator[None]:
+    """Watch the running loop. `patience()`, asked in another thread: how many seconds it may be away now; 0: any.
+
+    `lease()`, likewise: after how many seconds others take what is held, 0: never. Then it is noted who holds the loop.
+    """
+    watchdog = _Watchdog(patience, lease)
     context = contextvars.copy_context()  # what is bound to every line of this process's log
     threading.Thread(target=context.run, args=(watchdog.watch,), name="evalbus-watchdog", daemon=True).start()
     try:
@@ -56,8 +66,8 @@ def watching(patience: Callable[[], float]) -> Iterator[None]:
 class _Watchdog:
     """See the module's text."""
 
-    def __init__(self, patience: Callable[[], float]) -> None:
-        self._patience = patience
+    def __init__(self, patience: Callable[[], float], lease: Callable[[], float]) -> None:
+        self._patience, self._lease = patience, lease
         self._loop = asyncio.get_running_loop()
         self._watched = threading.get_ident()
         self.over = threading.Event()
@@ -70,9 +80,12 @@ class _Watchdog:
                 self._loop.call_soon_threadsafe(self._answer, came_round)
             except RuntimeError:  # the loop is closed
                 return
-            silent = 0.0
+            silent, noted = 0.0, False
             while not came_round.wait(_LOOK):
                 silent += _LOOK
+                if not noted and (lease := self._lease()) and silent >= lease:
+                    noted = True
+                    self._note(silent)
                 patience = self._patience()
                 if patience and silent >= patience and not self.over.is_set():
                     self._end(patience)
@@ -82,6 +95,21 @@ class _Watchdog:
         came_round.set()
         if not self.over.is_set():
             faulthandler.dump_traceback_later(_DEAF * (self._patience() or _UNKNOWN), exit=True)
+
+    def _note(self, silent: float) -> None:
+        task = asyncio.current_task(self._loop)
+        name = task.get_name() if task is not None else ""
+        batch, _, run = name.removeprefix(OF_RUN).partition(" ") if name.startswith(OF_RUN) else ("", "", "")
+        log.warning("loop.held", batch=batch, run=run, seconds=round(silent, 1), where=self._where())
+
+    def _where(self) -> str:
+        """The suite's own line, where it is the suite's code that runs; else the innermost of all."""
+        frame = sys._current_frames().get(self._watched)
+        if frame is None:
+            return "?"
+        place = traceback.extract_stack(frame)[-1]
+        own = place_in_suite(reversed(list(traceback.walk_stack(frame))))
+        return own or f"{place.filename}:{place.lineno} in {place.name}"
 
     def _end(self, patience: float) -> None:
         frame = sys._current_frames().get(self._watched)

@@ -38,6 +38,7 @@ from workers.solver_time import SolverTime
 from workers.solving import Closable, Solver, SolverError, SolverTimeoutError, make_solver
 from workers.suite import Suite
 from workers.tools.serving import ToolsOf
+from workers.watchdog import OF_RUN
 from workers.workspace import Packed, TreeError, Workspace, directory_of, discard, make_directory, pack, prepare
 from workers.writes import FencedWorkspace
 
@@ -200,7 +201,7 @@ class Worker:
             if not verdict.done():
                 verdict.set_result(found)
 
-        task = asyncio.create_task(solve())
+        task = asyncio.create_task(solve(), name=f"{OF_RUN}{ref.batch} {ref.run}")
         try:
             return await self._awaited(verdict, time, suite.timeout)
         finally:

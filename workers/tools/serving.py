@@ -38,6 +38,8 @@ class _Consumer(Protocol):
 
     def patience(self) -> float: ...
 
+    def lease(self) -> float: ...
+
 
 class Toolroom:
     """See the module's text. One for a process: what its runs call and what it executes for others share it."""
@@ -128,3 +130,7 @@ class Together:
     def patience(self) -> float:
         """The longest of theirs: they share one event loop."""
         return max(consumer.patience() for consumer in self._consumers)
+
+    def lease(self) -> float:
+        """The shortest of theirs that is not 0."""
+        return min((lease for consumer in self._consumers if (lease := consumer.lease())), default=0.0)
