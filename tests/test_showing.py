@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bus.errors import InputError
+from bus.errors import InputError, ViolationError
 from bus.redis_bus import RedisBus
 from bus.target import Target
 from tests.judge_stage import JudgeStage, judged_by
 from tests.model_stage import A, B, ModelStage, OnServer
 from tests.test_roles import BATCH
 from workers import redaction
+from workers.exporting import export_batch
 from workers.lab import Lab
 from workers.showing import show_batch, show_run
+from workers.showing_files import show_file
 
 SUITE = """\
 cases = "cases.jsonl"
@@ -80,6 +82,31 @@ async def test_each_run_has_its_verdict_its_answer_and_its_target(stage: ModelSt
     assert rows[1].split()[:2] == ["b#1", "fail"]
     assert rows[1].split()[2] == ("too" * 20)[:59] + "…"
     assert rows[2].startswith("c#1  solver_error  KeyError: 'no'")
+
+
+async def test_an_exported_history_shows_the_same_as_the_server(stage: ModelStage, tmp_path: Path) -> None:
+    """But for what a hole said of itself, which is in no history; inputs and targets where the suite is named."""
+    file = tmp_path / "b.jsonl"
+    await export_batch(bus_of(stage), BATCH, file)
+
+    def of_file(run: str | None = None, *only: str, suite: Path | None = None) -> list[str]:
+        console = Console(file=io.StringIO(), width=40)
+        show_file(str(file), run, only, suite, None, console)
+        assert isinstance(console.file, io.StringIO)
+        return console.file.getvalue().splitlines()
+
+    title, *rows = of_file(suite=stage.suite.source)
+    assert [title, *rows[:2]] == (await table(stage))[:3]
+    assert rows[2].split() == ["c#1", "solver_error", "-", "3"]
+    assert of_file(B, suite=stage.suite.source) == (await in_full(stage, B)).splitlines()
+    assert [line.split()[0] for line in of_file(None, "fail")] == ["run", "b#1", "inputs"]
+    with pytest.raises(InputError, match=r"no run is 'fial' \(did you mean fail\?\)"):
+        of_file(None, "fial")
+    with pytest.raises(InputError, match=r"no run 'b' in batch 'b'; did you mean b#1\?"):
+        of_file("b")
+    file.write_text(file.read_text().replace("too", "two"))
+    with pytest.raises(ViolationError):
+        of_file()
 
 
 async def test_only_those_that_are_asked_for(stage: ModelStage) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,12 +25,11 @@ from workers.explaining.reading import no_such_run
 from workers.files import write_whole
 from workers.job import batch_name, existing
 from workers.suite import load_suite
-from workers.whole import Whole
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Shown", "show_batch", "show_run"]
+__all__ = ["Cases", "Shown", "cases_of", "check_only", "event_of", "in_full", "show_batch", "show_run", "tell"]
 
 _AT_ONCE: Final = 64
 """Runs whose transcripts are asked for together."""
@@ -62,13 +61,14 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cases:
+class Cases:
     """The cases of the suite, and what has to be said of where they are from."""
 
     by_id: Mapping[str, Case]
     remark: str = ""
 
     def of(self, run: RunId) -> Case | None:
+        """The case of a run; None where it is not known."""
         return self.by_id.get(run.rpartition("#")[0])
 
 
@@ -79,9 +79,16 @@ async def show_batch(
     whole = await existing(bus, batch_name(batch))
     cases = _cases(whole.info, suite)
     rows = [(part, row) for part in whole.batches for row in await bus.rows(part, await bus.run_ids(part))]
-    _check(only, whole, [row for _, row in rows])
+    check_only(only, {*whole.info.spec.bins, *(_verdict(row) for _, row in rows)})
     wanted = [(part, row) for part, row in rows if not only or _verdict(row) in only]
     found = [one async for one in _shown(bus, whole.info, wanted, cases)]
+    tell(found, batch, only, output, console)
+    if cases.remark:
+        console.print(cases.remark, soft_wrap=True, markup=False)
+
+
+def tell(found: Sequence[Shown], batch: str, only: Sequence[str], output: Path | None, console: Console) -> None:
+    """The table of them, or the file. `batch`, `only`: what was asked for, where nothing was found."""
     if output is not None:
         write_whole(output, "".join(json.dumps(one.as_json(), ensure_ascii=False) + "\n" for one in found))
         console.print(f"{len(found):,} runs in {output}", soft_wrap=True, markup=False)
@@ -90,8 +97,6 @@ async def show_batch(
             console.print(line, soft_wrap=True, markup=False)
     else:
         console.print(f"no run of {batch} {'is ' + ' or '.join(only) if only else 'was begun'}", markup=False)
-    if cases.remark:
-        console.print(cases.remark, soft_wrap=True, markup=False)
 
 
 async def show_run(bus: ServerBus, batch: str, run: str, suite: Path | None, console: Console) -> None:
@@ -104,27 +109,32 @@ async def show_run(bus: ServerBus, batch: str, run: str, suite: Path | None, con
     cases = _cases(whole.info, suite)
     rows = [(part, row) for row in await bus.rows(part, [RunId(run)])]
     async for one in _shown(bus, whole.info, rows, cases):
-        for line in _in_full(batch, replace(one, value=await _judgement(bus, part, one.value))):
+        for line in in_full(batch, replace(one, value=await _judgement(bus, part, one.value))):
             console.print(line, soft_wrap=True, markup=False)
     if cases.remark:
         console.print(cases.remark, soft_wrap=True, markup=False)
 
 
-def _cases(info: BatchInfo, suite: Path | None) -> _Cases:
+def cases_of(place: Path, digest: Digest) -> Cases:
+    """Those of a copy of the suite, which had that digest when the batch was made. Raises InputError."""
+    loaded = load_suite(place, check_code=False)
+    remark = "" if loaded.digest == digest else f"{loaded.source} has changed since the batch was made"
+    return Cases({case.id: case for case in loaded.cases}, remark)
+
+
+def _cases(info: BatchInfo, suite: Path | None) -> Cases:
     """A suite in Python is run when it is read: one that is merely named by a server is not."""
     place = suite
     if place is None:
         named = Path(info.spec.suite_path)
         if info.imported or not info.spec.suite_path or named.suffix != ".toml" or not named.is_file():
-            return _Cases({}, "inputs and targets are in the suite, which is not at hand: --suite DIR")
+            return Cases({}, "inputs and targets are in the suite, which is not at hand: --suite DIR")
         place = named
-    loaded = load_suite(place, check_code=False)
-    remark = "" if loaded.digest == info.spec.suite_digest else f"{loaded.source} has changed since the batch was made"
-    return _Cases({case.id: case for case in loaded.cases}, remark)
+    return cases_of(place, info.spec.suite_digest)
 
 
-def _check(only: Sequence[str], whole: Whole, rows: Iterable[RunRow]) -> None:
-    known = {*whole.info.spec.bins, *map(_verdict, rows)}
+def check_only(only: Sequence[str], known: set[str]) -> None:
+    """Raises InputError for a word that is the verdict of no run, nor one of the bins."""
     for word in only:
         if word not in known:
             near = difflib.get_close_matches(word, sorted(known), n=1)
@@ -137,16 +147,16 @@ def _verdict(row: RunRow) -> str:
 
 
 async def _shown(
-    bus: ServerBus, info: BatchInfo, rows: Sequence[tuple[BatchId, RunRow]], cases: _Cases
+    bus: ServerBus, info: BatchInfo, rows: Sequence[tuple[BatchId, RunRow]], cases: Cases
 ) -> AsyncIterator[Shown]:
     for start in range(0, len(rows), _AT_ONCE):
         for one in await asyncio.gather(*(_one(bus, info, *each, cases) for each in rows[start : start + _AT_ONCE])):
             yield one
 
 
-async def _one(bus: ServerBus, info: BatchInfo, part: BatchId, row: RunRow, cases: _Cases) -> Shown:
+async def _one(bus: ServerBus, info: BatchInfo, part: BatchId, row: RunRow, cases: Cases) -> Shown:
     origin = BatchId(info.spec.source or part)  # what was judged anew was sealed elsewhere
-    events = [_read(event.payload) for event in await bus.transcript(origin, row.run)]
+    events = [event_of(event.payload) for event in await bus.transcript(origin, row.run)]
     answer: str | None = None
     if events and events[-1].get("kind") == "answer":
         answer = events[-1].get("text")
@@ -168,7 +178,8 @@ async def _judgement(bus: ServerBus, part: BatchId, value: str) -> str:
         return value
 
 
-def _read(payload: str) -> Mapping[str, Any]:
+def event_of(payload: str) -> Mapping[str, Any]:
+    """An event of a transcript; of the kind `unreadable` where it is no JSON object."""
     try:
         event = json.loads(payload)
     except ValueError:
@@ -188,7 +199,8 @@ def _table(found: Sequence[Shown]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip()
 
 
-def _in_full(batch: str, one: Shown) -> Iterator[str]:
+def in_full(batch: str, one: Shown) -> Iterator[str]:
+    """The lines of one run's screen."""
     yield f"run        {one.run} of batch {batch}"
     if one.case is not None:
         yield from _block("input", one.case.prompt)

@@ -40,7 +40,7 @@ def status(
 
 
 def show(
-    batch: Annotated[str, typer.Argument(help="The batch.")],
+    batch: Annotated[str, typer.Argument(help="The batch, or a file that `export` wrote ('-': standard input).")],
     run: Annotated[str | None, typer.Argument(help="One run, CASE#TRIAL, with its transcript; none: a table.")] = None,
     only: Annotated[
         list[str] | None,
@@ -61,7 +61,9 @@ def show(
     evalbus show nightly 'case-7#1'
     """
     from workers.files import check_writable  # noqa: PLC0415
+    from workers.history_files import is_history  # noqa: PLC0415
     from workers.showing import show_batch, show_run  # noqa: PLC0415
+    from workers.showing_files import show_file  # noqa: PLC0415
 
     quiet_logs()
 
@@ -72,6 +74,9 @@ def show(
             check_writable(output)
 
     guard(check)
+    if is_history(batch):
+        guard(lambda: show_file(batch, run, only or (), suite, output, console()))
+        return
 
     async def look(bus: ServerBus) -> None:
         if run is None:

@@ -1,0 +1,106 @@
+"""`evalbus show FILE`: the same of an exported history, as far as it holds it; no server is needed.
+
+Verdicts, values and transcripts stand in the history, and with them the answers. Inputs and targets are the suite's, of
+which a file names no place: `--suite DIR`. What a solver or scorer said of its end is in no history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bus.replay.lines import Footer, Header, Lines
+from bus.replay.rules import Rules
+from bus.replay.telling import Told
+from bus.types import Digest, RunId
+from workers.explaining.reading import no_such_run
+from workers.history_files import LONGEST_LINE, name_of, reading
+from workers.showing import Cases, Shown, cases_of, check_only, event_of, in_full, tell
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["show_file"]
+
+_ELSEWHERE = "(in an artifact store)"
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the lines have told so far; a transcript under its conversation's name, `case#1~0`."""
+
+    runs: dict[str, None] = field(default_factory=dict)
+    events: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    last: dict[str, str] = field(default_factory=dict)
+    """Run to its last conversation; of a sealed one, the one that was sealed."""
+    sealed: set[str] = field(default_factory=set)
+    verdicts: dict[str, str] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
+
+    def add(self, told: Told) -> None:
+        args = told.args
+        named = str(args.get("run", ""))
+        match (told.fence, told.op):
+            case ("judge", "mint") | ("histogram", "abandon") if told.verb == "commit":
+                self.runs[named] = None
+                if told.fence == "histogram":
+                    self.verdicts[named] = str(args.get("why"))
+            case ("histogram", "score") if told.verb == "commit":
+                self.verdicts[named], self.values[named] = str(args.get("bin")), str(args.get("value"))
+            case ("transcript", "append" | "seal") if told.verb == "commit":
+                run = named.rpartition("~")[0]
+                self.last[run] = named
+                if told.op == "seal":
+                    self.sealed.add(run)
+                else:
+                    self.events.setdefault(named, []).append(event_of(str(args.get("payload"))))
+
+    def shown(self, run: str, cases: Cases) -> Shown:
+        events = self.events.get(self.last.get(run, ""), [])
+        answer = None
+        if run in self.sealed and events and events[-1].get("kind") == "answer":
+            answer = events[-1].get("text", _ELSEWHERE)
+        verdict = self.verdicts.get(run, "sealed" if run in self.sealed else "open")
+        return Shown(RunId(run), verdict, answer, self.values.get(run, ""), "", cases.of(RunId(run)), events)
+
+
+def show_file(
+    file: str, run: str | None, only: Sequence[str], suite: Path | None, output: Path | None, console: Console
+) -> None:
+    """Of a file that `evalbus export` wrote, `-` for standard input: its table, or one run with its transcript.
+
+    Raises InputError for what is no export, or not all of one, and for an unknown run; ViolationError for an edited
+    one.
+    """
+    header, found = _read(file)
+    cases = Cases({}, "inputs and targets are in the suite, which a file has no place of: --suite DIR")
+    if suite is not None:
+        cases = cases_of(suite, Digest(header.suite["digest"]))
+    if run is not None:
+        if run not in found.runs:
+            raise no_such_run(header.batch, run, found.runs)
+        for line in in_full(header.batch, found.shown(run, cases)):
+            console.print(line, soft_wrap=True, markup=False)
+    else:
+        shown = [found.shown(each, cases) for each in found.runs]
+        check_only(only, {*header.policy["bins"], *(one.verdict for one in shown)})
+        wanted = [one for one in shown if not only or one.verdict in only]
+        tell(wanted, header.batch, only, output, console)
+    if cases.remark:
+        console.print(cases.remark, soft_wrap=True, markup=False)
+
+
+def _read(file: str) -> tuple[Header, _Found]:
+    named = name_of(file)
+    lines, rules, found = Lines(named), Rules(named), _Found()
+    with reading(file) as content:
+        header = lines.first(content.readline(LONGEST_LINE))
+        while raw := content.readline(LONGEST_LINE):
+            told = lines.next(raw)
+            if not isinstance(told, Footer):
+                rules.check(told)
+                found.add(told)
+        lines.end()
+    return header, found
