@@ -5,12 +5,13 @@ A stream would be the obvious thing, but its first node takes four kilobytes, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from bus.texts import text_of
 from bus.types import Digest, Gen
 
-__all__ = ["StoredEvent"]
+__all__ = ["StoredEvent", "ends_in"]
 
 
 class StoredEvent(NamedTuple):
@@ -29,3 +30,8 @@ class StoredEvent(NamedTuple):
     def __bytes__(self) -> bytes:
         """As it is stored."""
         return f"{self.gen} {self.head} {self.payload}".encode("utf-8", "surrogatepass")
+
+
+def ends_in(stored: Sequence[bytes], head: Digest) -> bool:
+    """Whether the last of a conversation's events says that its chain ends in `head`."""
+    return bool(stored) and stored[-1].split(b" ", 2)[1:2] == [head.encode()]

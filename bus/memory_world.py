@@ -99,8 +99,8 @@ class MemoryReader:
         """Every run that was admitted or abandoned, in that order."""
         return list(self._of(batch).lives)
 
-    async def transcript(self, batch: BatchId, run: RunId) -> list[Event]:
-        """The committed events of a run's present conversation, in order."""
+    async def transcript(self, batch: BatchId, run: RunId, head: Digest | None = None) -> list[Event]:
+        """The committed events of a run's present conversation, in order. `head` saves nothing here."""
         at, life = self._of(batch), self._of(batch).life(run)
         written = zip(at.chain(run).events, life.writers.get(life.conversation, []), strict=True)
         return [Event(seq, payload, gen) for seq, (payload, gen) in enumerate(written, start=1)]

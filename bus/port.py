@@ -100,8 +100,12 @@ class Bus(CallSteps, ToolSteps, Protocol):
     async def run_ids(self, batch: BatchId) -> list[RunId]:
         """Every run that was admitted or abandoned, in that order."""
 
-    async def transcript(self, batch: BatchId, run: RunId) -> list[Event]:
-        """The committed events of a run, in order."""
+    async def transcript(self, batch: BatchId, run: RunId, head: Digest | None = None) -> list[Event]:
+        """The committed events of a run's present conversation, in order.
+
+        `head`: where that is known to end, as in a run that was sealed. It saves a question and proves nothing: whoever
+        relies on it computes the chain.
+        """
 
     async def read(
         self, group: Group, consumer: ConsumerId, batches: Sequence[BatchId], count: int, block_ms: int

@@ -17,7 +17,7 @@ import structlog
 from bus.chain import EMPTY_HEAD, next_head
 from bus.envelopes import MAX_PAYLOAD, check_payload
 from bus.errors import ArtifactMissing, InputError, ReplyError, ViolationError
-from bus.events import StoredEvent
+from bus.events import StoredEvent, ends_in
 from bus.imported.looking import IMPORTED_OPEN
 from bus.keys import registry
 from bus.link import Link
@@ -183,17 +183,21 @@ class RedisBus(CallSteps, ToolSteps):
             if len(reply) < _INDEX_AT_ONCE:
                 return found
 
-    async def transcript(self, batch: BatchId, run: RunId) -> list[Event]:
-        """The committed events of a run's present conversation, in order."""
+    async def transcript(self, batch: BatchId, run: RunId, head: Digest | None = None) -> list[Event]:
+        """The committed events of a run's present conversation, in order. `head`: where it ends, if that is known."""
         keys = self.keys(batch)
-        # Nearly all runs are in their first conversation: asked for along with the number, and not behind it.
+        # Nearly all runs are in their first conversation. Where that ends as it should, it is the one; else it is asked
+        # for along with the number of the present one, and not behind it.
+        if head is not None:
+            reply = await self._link.command("LRANGE", keys.transcript(run, 0), 0, -1)
+            if ends_in(reply, head):
+                return _events(reply)
         number, reply = await self._link.commands(
             [("HGET", keys.run(run), "conversation"), ("LRANGE", keys.transcript(run, 0), 0, -1)]
         )
         if conversation := int(number or 0):
             reply = await self._link.command("LRANGE", keys.transcript(run, conversation), 0, -1)
-        stored = [StoredEvent.read(item) for item in reply]
-        return [Event(seq, event.payload, event.gen) for seq, event in enumerate(stored, start=1)]
+        return _events(reply)
 
     async def read(
         self, group: Group, consumer: ConsumerId, batches: Sequence[BatchId], count: int, block_ms: int
@@ -617,6 +621,12 @@ class RedisBus(CallSteps, ToolSteps):
 def _pairs(flat: Reply) -> dict[str, str]:
     words = [item.decode("utf-8", "surrogatepass") for item in flat]
     return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def _events(stored: Reply) -> list[Event]:
+    """A conversation as it is stored."""
+    read = map(StoredEvent.read, stored)
+    return [Event(seq, payload, gen) for seq, (gen, _, payload) in enumerate(read, start=1)]
 
 
 def status_of(value: str) -> BatchStatus:

@@ -65,6 +65,23 @@ async def test_a_conversation_that_did_nothing_outside_is_given_up_at_once(tools
     )
 
 
+async def test_a_transcript_whose_head_is_known_is_found_in_its_conversation(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first one with a single command, in a later one although the first is still there."""
+    bus, batch, run = tools.batch.bus, tools.batch.name, tools.ref.run
+    appended = await bus.append(tools.ref, EMPTY_HEAD, 1, ["one", "two"])
+    tools.head = appended.answer["head"]
+    with monkeypatch.context() as patched:
+        patched.setattr(bus.link, "commands", None)
+        found = await bus.transcript(batch, run, tools.head)
+    assert found == await bus.transcript(batch, run)
+    assert [event.payload for event in found] == ["one", "two"]
+    turned = await tools.turn()
+    found = await bus.transcript(batch, run, turned.answer["head"])
+    assert [event.payload for event in found] == [f"gave {appended.answer['head'][:8]} up"]
+
+
 async def test_a_turn_that_is_sent_again_is_the_same_turn(tools: Tools) -> None:
     """Its answer was lost. Not one conversation more."""
     bus, ref = tools.batch.bus, tools.ref

@@ -25,7 +25,7 @@ from bus.memory_bus import MemoryBus, MemoryWorld
 from bus.port import BatchSpec, Bus, Counters, Entry, Event, Group, IntentRow, RunRow
 from bus.port_calls import JUDGE_DESK, MODEL_DESK
 from bus.redis_bus import RedisBus
-from bus.types import Decision, EntryId, Plane, RunId
+from bus.types import Decision, Digest, EntryId, Plane, RunId
 from bus.wire import Reply, Wire
 
 __all__ = ["ClockedTokens", "CountedTokens", "MemorySide", "ServerSide", "Side", "Twins", "TwinsDifferError"]
@@ -315,6 +315,7 @@ class _Shown:
     rows: list[RunRow]
     undelivered: int | None = None
     transcripts: list[list[Event]] | None = None
+    by_their_heads: list[list[Event]] | None = None
     effects: list[list[IntentRow]] | None = None
 
     @classmethod
@@ -326,12 +327,13 @@ class _Shown:
         )
         if group is None:
             return cls(counters, run_ids, parked, rows)
-        undelivered, transcripts, effects = await asyncio.gather(
+        undelivered, transcripts, by_their_heads, effects = await asyncio.gather(
             bus.undelivered(spec.batch, group),
             asyncio.gather(*(bus.transcript(spec.batch, run) for run in runs)),
+            asyncio.gather(*(bus.transcript(spec.batch, row.run, Digest(row.head)) for row in rows)),
             asyncio.gather(*(bus.effects(spec.batch, run) for run in runs)),
         )
-        return cls(counters, run_ids, parked, rows, undelivered, transcripts, effects)
+        return cls(counters, run_ids, parked, rows, undelivered, transcripts, by_their_heads, effects)
 
     def named(self, names: Names) -> dict[str, object]:
         """By what it is, with the shared names."""

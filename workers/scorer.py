@@ -159,8 +159,9 @@ class ScorerRole:
             raise ScorerError(f"no verdict within {suite.scorer.timeout:g} s") from None
 
     async def _events(self, ref: Ref, served: Served, granted: Mapping[str, Any]) -> Sequence[Event]:
-        events = await self._bus.transcript(_origin(served), ref.run)
-        if head_of(events) != granted["head"]:
+        sealed = Digest(granted["head"])
+        events = await self._bus.transcript(_origin(served), ref.run, sealed)
+        if head_of(events) != sealed:
             raise ViolationError("the transcript does not end in the head that was sealed")
         return events
 
