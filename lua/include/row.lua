@@ -67,6 +67,15 @@ local function read_more(row, fields)
   read_fields(row, missing)
 end
 
+-- Fields that cannot be there, by what was read already: nobody asks for them.
+local function lacks(row, fields)
+  if row.whole then return end
+  local data = row.data
+  for i = 1, #fields do
+    if rawget(data, fields[i]) == nil then data[fields[i]] = false end
+  end
+end
+
 local function read_whole(row)
   local flat, data = server('HGETALL', row.key), setmetatable(row.data, nil)
   data[KEY] = nil

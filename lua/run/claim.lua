@@ -17,10 +17,18 @@ RETURNS  commit <gen attempts conversation turning head length unresolved window
 ]]
 --#include "include/run.lua"
 local KINDS = {server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str'}
-local OF_RUN = {
-  'state', 'lease', 'conversation', 'turning', 't.gen', 't.lease', 't.head', 't.len', 't.sealed', 'entry', 'attempts',
-  'calls', 'windows', 't.opens',
+local OF_RUN = {'state', 'entry', 'attempts'}
+-- What a holder leaves in the row. A first claim counts as an attempt, and a count that is taken back stays there as 0:
+-- so of a run without attempts nobody has been the holder.
+local OF_HOLDERS = {
+  'lease', 'conversation', 'turning', 't.gen', 't.lease', 't.head', 't.len', 't.sealed', 'calls', 'windows', 't.opens',
 }
+
+local function open(key)
+  local run = open_row(key, OF_RUN)
+  if run.data.attempts then read_more(run, OF_HOLDERS) else lacks(run, OF_HOLDERS) end
+  return run
+end
 
 local function ahead(packed)
   local envelopes = envelopes_of(packed)
@@ -62,7 +70,7 @@ end
 local a, malformed = begin('run.claim', KEYS[10], KEYS[2], KINDS)
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run = open_row(KEYS[1], OF_RUN)
+local run = open(KEYS[1])
 local batch = open_batch(KEYS[2], 'max_deliveries', 'compute_retries', 'heartbeat_ms', 'n:queued', 'n:running')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})

@@ -17,9 +17,15 @@ RETURNS  commit <epoch attempts head tree_hash artifact candidate judge judge_ep
 --#include "include/run.lua"
 local KINDS = {server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str'}
 local OF_RUN = {
-  'state', 'entry', 's.lease', 's.attempts', 'h.epoch', 'h.why', 't.head', 'tree', 'artifact', 'calls', 'j.candidate',
-  'j.judge', 'j.epoch',
+  'state', 'entry', 'j.candidate', 'j.judge', 'j.epoch', 't.head', 'tree', 'artifact', 's.attempts', 'h.why',
 }
+local OF_SCORERS = {'s.lease', 'h.epoch'} -- what a scorer leaves in the row: as in `claim`, none without an attempt
+
+local function open(key)
+  local run = open_row(key, OF_RUN)
+  if run.data['s.attempts'] then read_more(run, OF_SCORERS) else lacks(run, OF_SCORERS) end
+  return run
+end
 
 local function ahead(packed)
   local envelopes = envelopes_of(packed)
@@ -30,7 +36,7 @@ end
 local function licence(run)
   return {
     epoch = int(run, 'h.epoch'), attempts = int(run, 's.attempts'), head = head_of(run), tree_hash = run.data.tree,
-    artifact = run.data.artifact, candidate = run.data['j.candidate'], judge = run.data['j.judge'],
+    artifact = run.data.artifact or '', candidate = run.data['j.candidate'], judge = run.data['j.judge'],
     judge_epoch = int(run, 'j.epoch'),
   }
 end
@@ -38,7 +44,7 @@ end
 local a, malformed = begin('run.score_claim', KEYS[10], KEYS[2], KINDS)
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run = open_row(KEYS[1], OF_RUN)
+local run = open(KEYS[1])
 local batch = open_batch(KEYS[2], 'max_deliveries', 'max_in_flight', 'fenced', 'heartbeat_ms', 'n:sealed', 'n:scoring')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})
@@ -67,7 +73,7 @@ if int(run, 's.attempts') >= int(batch, 'max_deliveries') then
 end
 local fence = {epoch = math.max(int(run, 'h.epoch'), floor) + 1, digest = head_of(run)}
 if not step('histogram.fence', histogram.fence(run, batch, fence), fence) then return refused() end
-settle(run, batch, 'judge', KEYS[6])
+if run.data['s.attempts'] then settle(run, batch, 'judge', KEYS[6]) end
 put(leases, a.lease_id, a.run)
 put(run, 's.lease', a.lease_id)
 put(run, 'consumer', a.consumer)

@@ -75,6 +75,6 @@ transcript.write_events(KEYS[5], events)
 acknowledge(KEYS[7], 'worker', run.data.entry)
 put(run, 'entry', emit(KEYS[8], a.run))
 put(run, 'tree', a.tree_hash or '')
-put(run, 'artifact', a.artifact or '')
+if a.artifact then put(run, 'artifact', a.artifact) end
 move(run, batch, 'sealed')
 return done(commit({head = a.head}))
