@@ -169,7 +169,7 @@ class Home:
             raise InputError(
                 f"the server's files cannot be kept here: {(error.strerror or str(error)).lower()}",
                 file=self.root,
-                remedy="set EVALBUS_HOME to a directory on a local disk that you may write to",
+                remedy="name a directory on a local disk that you may write to: --home DIR, or EVALBUS_HOME",
             ) from error
 
 

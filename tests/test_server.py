@@ -344,7 +344,9 @@ def test_the_home_is_named_or_in_the_environment_or_here(tmp_path: Path, monkeyp
 def test_a_home_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     """A file where the directory should be; the same way a read-only disk fails."""
     (tmp_path / "home").write_text("")
-    with pytest.raises(InputError, match=r"^\S+/home: .*file exists \(set EVALBUS_HOME to .*\)$"):
+    with pytest.raises(
+        InputError, match=r"^\S+/home: .*file exists \(name a directory .*: --home DIR, or EVALBUS_HOME\)$"
+    ):
         EmbeddedServer.open(tmp_path / "home")
 
 
