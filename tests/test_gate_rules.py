@@ -85,7 +85,7 @@ def test_a_case_that_is_not_there_is_asked_back() -> None:
 def test_cases_are_marked_where_they_stand_and_declared_with_the_batch(tmp_path: Path) -> None:
     """In JSON lines as a field, in CSV as a column, in the gate by name: the batch knows all of them by itself."""
     toml = MINIMAL + '[gate]\nmust_pass = ["c"]\n'
-    lines = [{"id": "a", "must_pass": True}, {"id": "b", "must_pass": False}, {"id": "c"}]
+    lines: list[dict[str, object]] = [{"id": "a", "must_pass": True}, {"id": "b", "must_pass": False}, {"id": "c"}]
     data = "".join(json.dumps({"target": "", **one}) + "\n" for one in lines)
     suite = make_suite(tmp_path / "jsonl", toml, **{"cases.jsonl": data})
     assert spec_of(suite, BatchId("b")).gate == {"must_pass": ["a", "c"]}

@@ -546,6 +546,9 @@ class _Failing:
     def patience(self) -> float:
         return 1.0
 
+    def lease(self) -> float:
+        return 1.0
+
     async def run(self) -> None:
         if self.error is not None:
             raise self.error
