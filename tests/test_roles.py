@@ -322,6 +322,22 @@ async def test_every_role_of_a_batch_that_was_asked_for_ends_with_it(stage: Stag
     await soon(asyncio.gather(*(process.task for process in processes)))
 
 
+async def test_who_comes_first_leaves_others_their_share_of_a_small_batch(stage: Stage) -> None:
+    """It has room for all eight runs; with them in one process, another one would idle beside it."""
+    cases = "".join(f'{{"id": "c{n}", "input": "1", "target": "1"}}\n' for n in range(8))
+    await stage.declare("concurrency = 8\n" + SUITE, cases_DOT_jsonl=cases)
+    stage.planner()
+    await stage.until(lambda now: now.in_flight == 8)
+    first = stage.worker(Moment("after", "read"), name="first")
+    await first.halted()
+    assert len(await stage.bus.own_pending(Group.WORKER, ConsumerId("first"), [BATCH], 100)) == 1
+    stage.worker()
+    stage.scorer()
+    await stage.until(lambda now: now.scored >= 7)
+    first.bus.resume()
+    await stage.closed()
+
+
 async def test_two_planners_admit_each_run_once(stage: Stage) -> None:
     """They wake up together all the time, and there is room for two runs only."""
     cases = "".join(f'{{"id": "c{n}", "input": "1", "target": "1"}}\n' for n in range(8))

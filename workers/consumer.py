@@ -2,6 +2,8 @@
 
 read:   own pending entries first (at the start, and after each lost connection: an answer may have been lost on
         the way, and its entries are ours); then new ones; each fifth of a lease time those of silent consumers.
+share:  one read takes no more than a sixteenth of its batches' runs. A small batch would else go whole into the free
+        slots of who comes first, and its runs share a process while another one idles.
 hold:   no prefetch beyond the free slots. Every entry in memory is renewed each third of a lease time, those that
         wait to be claimed too.
 drive:  many at a time, but alone what somebody held before: it may be what that one died of (`workers.quarantine`).
@@ -44,6 +46,7 @@ _BLOCK_MS = 500  # how long one read waits; also how soon a stop or a new batch 
 _LOOK_EVERY = 1.0  # seconds between two looks at the registry of batches
 _LONGEST_ENTRY = 4_096  # bytes: a run, an intent, a tool. More is nobody's of ours, and would fit into no envelope
 _OWN_AT_ONCE = 1_000  # own pending entries asked for at once; more than any number of slots
+_SHARE = 16  # one read takes this part of its batches' runs at most
 
 
 @dataclass(slots=True, eq=False)
@@ -245,7 +248,13 @@ class Consumer:
             return []
         if self._stopping.is_set():  # while we looked: what waits now would hold up the stop
             return []
-        return self._unknown(await self._bus.read(self._group, self._name, batches, free, block_ms))
+        most = min(free, self._share(served))
+        return self._unknown(await self._bus.read(self._group, self._name, batches, most, block_ms))
+
+    def _share(self, served: Sequence[Served]) -> int:
+        if self._independent:  # a run may ask for any number of them at once, and they wait for others than us
+            return _OWN_AT_ONCE
+        return max(1, sum(len(one.runs) for one in served) // _SHARE)
 
     def _would_wait(self) -> bool:
         """Whether what is read now could not be driven here, while another process might."""
