@@ -245,7 +245,7 @@ async def test_a_failure_that_the_solver_does_not_catch_is_its_own(crew: Crew) -
     await crew.executor()
     counters = await crew.closed()
     assert counters.hole_reasons == {"solver_error": 1}
-    assert (await crew.row(A)).detail == "ToolFailedError: book: HTTP 422: sold out"
+    assert (await crew.row(A)).detail == "ToolFailedError: book: HTTP 422: sold out (agent.py:19)"
 
 
 @pytest.mark.parametrize(
