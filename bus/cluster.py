@@ -249,6 +249,7 @@ class ShardedBus:
     tombstone = _routed(RedisBus.tombstone)
     counters = _routed(RedisBus.counters)
     rows = _routed(RedisBus.rows)
+    ends = _routed(RedisBus.ends)
     run_ids = _routed(RedisBus.run_ids)
     transcript = _routed(RedisBus.transcript)
     dead_letter = _routed(RedisBus.dead_letter)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from bus.errors import InputError, ViolationError
 from bus.memory_batch import MemoryBatch
 from bus.memory_streams import MemoryStream
-from bus.port import BatchInfo, BatchStatus, Counters, Entry, Event, Group, RunRow, RunState, Runtime
+from bus.port import BatchInfo, BatchStatus, Counters, Entry, Event, Group, RunEnd, RunRow, RunState, Runtime
 from bus.types import BatchId, ConsumerId, Digest, EntryId, Plane, RunId
 
 __all__ = ["MemoryReader", "MemoryWorld"]
@@ -94,6 +94,11 @@ class MemoryReader:
         """The rows of the given runs that exist, in the order given."""
         at = self._of(batch)
         return [_row(at, run) for run in runs if run in at.lives]
+
+    async def ends(self, batch: BatchId, runs: Sequence[RunId]) -> list[RunEnd]:
+        """Of the rows of the given runs that exist, in the order given, what a snapshot is made of."""
+        rows = await self.rows(batch, runs)
+        return [RunEnd(row.run, row.state, row.epoch, row.digest, row.bin, row.value, row.hole) for row in rows]
 
     async def run_ids(self, batch: BatchId) -> list[RunId]:
         """Every run that was admitted or abandoned, in that order."""

@@ -29,6 +29,7 @@ from bus.values import (
     Held,
     Judgement,
     Ref,
+    RunEnd,
     RunRow,
     RunState,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "Outcome",
     "Receipt",
     "Ref",
+    "RunEnd",
     "RunRow",
     "RunState",
     "Runtime",
@@ -96,6 +98,9 @@ class Bus(CallSteps, ToolSteps, Protocol):
 
     async def rows(self, batch: BatchId, runs: Sequence[RunId]) -> list[RunRow]:
         """The rows of the given runs that exist, in the order given."""
+
+    async def ends(self, batch: BatchId, runs: Sequence[RunId]) -> list[RunEnd]:
+        """Of the rows of the given runs that exist, in the order given, what a snapshot is made of."""
 
     async def run_ids(self, batch: BatchId) -> list[RunId]:
         """Every run that was admitted or abandoned, in that order."""

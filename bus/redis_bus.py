@@ -33,6 +33,7 @@ from bus.port import (
     Held,
     Judgement,
     Ref,
+    RunEnd,
     RunRow,
     RunState,
 )
@@ -55,6 +56,8 @@ _ROW = (
     "state", "t.gen", "attempts", "s.attempts", "entry", "t.head", "t.len", "h.epoch", "h.digest", "h.bin", "h.value",
     "h.why", "consumer", "detail", "j.epoch", "conversation", "tree", "artifact",
 )  # fmt: skip
+_END = ("state", "h.epoch", "h.digest", "h.bin", "h.value", "h.why")
+_ROWS_AT_ONCE = 500  # in one write
 _UNTIL_IT_LOOKS = 0.1  # seconds that a read of a batch that is gone takes: its reader asks the registry every second
 _BEAT_AT_ONCE = 500  # leases, and entries, in one heartbeat: likewise
 
@@ -163,13 +166,22 @@ class RedisBus(CallSteps, ToolSteps):
 
     async def rows(self, batch: BatchId, runs: Sequence[RunId]) -> list[RunRow]:
         """The rows of the given runs that exist, in the order given."""
+        return [_row(run, reply) for run, reply in await self._of_rows(batch, runs, _ROW)]
+
+    async def ends(self, batch: BatchId, runs: Sequence[RunId]) -> list[RunEnd]:
+        """Of the rows of the given runs that exist, in the order given, what a snapshot is made of."""
+        return [_end(run, reply) for run, reply in await self._of_rows(batch, runs, _END)]
+
+    async def _of_rows(
+        self, batch: BatchId, runs: Sequence[RunId], fields: Sequence[str]
+    ) -> list[tuple[RunId, list[bytes | None]]]:
+        """These fields of each run that there is. Not the whole row: a run's tools may have left a hundred there."""
         keys = self.keys(batch)
-        found = []
-        for start in range(0, len(runs), 500):
-            piece = runs[start : start + 500]
-            # Not all of it: what a run's tools have left there may be a hundred fields.
-            replies = await self._link.commands([("HMGET", keys.run(run), *_ROW) for run in piece])
-            found += [_row(run, reply) for run, reply in zip(piece, replies, strict=True) if reply[0] is not None]
+        found: list[tuple[RunId, list[bytes | None]]] = []
+        for start in range(0, len(runs), _ROWS_AT_ONCE):
+            piece = runs[start : start + _ROWS_AT_ONCE]
+            replies = await self._link.commands([("HMGET", keys.run(run), *fields) for run in piece])
+            found += [(run, reply) for run, reply in zip(piece, replies, strict=True) if reply[0] is not None]
         return found
 
     async def run_ids(self, batch: BatchId) -> list[RunId]:
@@ -636,12 +648,22 @@ def status_of(value: str) -> BatchStatus:
     return BatchStatus.OPEN if value == IMPORTED_OPEN else BatchStatus(value)
 
 
-def _row(run: RunId, reply: Reply) -> RunRow:
+def _texts(reply: list[bytes | None]) -> list[str]:
+    return ["" if field is None else field.decode("utf-8", "surrogatepass") for field in reply]
+
+
+def _end(run: RunId, reply: list[bytes | None]) -> RunEnd:
+    """An end from its fields as `_END` names them."""
+    state, epoch, digest, bin_, value, hole = _texts(reply)
+    return RunEnd(run, RunState(state), int(epoch or 0), digest, bin_, value, hole)
+
+
+def _row(run: RunId, reply: list[bytes | None]) -> RunRow:
     """A row from its fields as `_ROW` names them, `state` among those that are there."""
     (
         state, gen, attempts, score_attempts, entry, head, length, epoch, digest, bin_, value, hole, consumer, detail,
         judge_epoch, conversation, tree, artifact,
-    ) = ["" if field is None else field.decode("utf-8", "surrogatepass") for field in reply]  # fmt: skip
+    ) = _texts(reply)  # fmt: skip
     return RunRow(
         run=run,
         state=RunState(state),

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bus.errors import ViolationError
-from bus.port import BatchSpec, RunRow, RunState
+from bus.port import BatchSpec, RunEnd, RunRow, RunState
 from bus.types import Digest, RunId
 
 __all__ = ["ScoreRow", "Snapshot"]
@@ -53,7 +53,7 @@ class Snapshot:
     rows: tuple[ScoreRow, ...]
 
     @classmethod
-    def from_rows(cls, rows: Iterable[RunRow], spec: BatchSpec) -> Snapshot:
+    def from_rows(cls, rows: Iterable[RunRow | RunEnd], spec: BatchSpec) -> Snapshot:
         """Take the snapshot of a batch from its runs, in any order.
 
         Raises `ViolationError` when the rows are not a closed set: one run twice, a run that has not ended,

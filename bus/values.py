@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from bus.types import BatchId, Digest, EntryId, Gen, LeaseId, Plane, RunId
 
@@ -27,6 +27,7 @@ __all__ = [
     "Judgement",
     "Part",
     "Ref",
+    "RunEnd",
     "RunRow",
     "RunState",
 ]
@@ -272,6 +273,18 @@ class Judgement:
         """What a judge signs: SHA-256 over the sealed head, the bin and the value, each on a line."""
         text = f"{self.head}\n{self.bin}\n{self.value}"
         return Digest(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+class RunEnd(NamedTuple):
+    """How one run stands, as far as a snapshot is made of it."""
+
+    run: RunId
+    state: RunState
+    epoch: int
+    digest: str
+    bin: str
+    value: str
+    hole: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from bus.contract import CONTRACT
 from bus.entries import Entries, Part, Recorded
 from bus.memory_batch import WAITING
 from bus.memory_bus import MemoryBus, MemoryWorld
-from bus.port import BatchSpec, Bus, Counters, Entry, Event, Group, IntentRow, RunRow
+from bus.port import BatchSpec, Bus, Counters, Entry, Event, Group, IntentRow, RunEnd, RunRow
 from bus.port_calls import JUDGE_DESK, MODEL_DESK
 from bus.redis_bus import RedisBus
 from bus.types import Decision, Digest, EntryId, Plane, RunId
@@ -316,6 +316,7 @@ class _Shown:
     undelivered: int | None = None
     transcripts: list[list[Event]] | None = None
     by_their_heads: list[list[Event]] | None = None
+    ends: list[RunEnd] | None = None
     effects: list[list[IntentRow]] | None = None
 
     @classmethod
@@ -327,13 +328,14 @@ class _Shown:
         )
         if group is None:
             return cls(counters, run_ids, parked, rows)
-        undelivered, transcripts, by_their_heads, effects = await asyncio.gather(
+        undelivered, transcripts, by_their_heads, ends, effects = await asyncio.gather(
             bus.undelivered(spec.batch, group),
             asyncio.gather(*(bus.transcript(spec.batch, run) for run in runs)),
             asyncio.gather(*(bus.transcript(spec.batch, row.run, Digest(row.head)) for row in rows)),
+            bus.ends(spec.batch, runs),
             asyncio.gather(*(bus.effects(spec.batch, run) for run in runs)),
         )
-        return cls(counters, run_ids, parked, rows, undelivered, transcripts, by_their_heads, effects)
+        return cls(counters, run_ids, parked, rows, undelivered, transcripts, by_their_heads, ends, effects)
 
     def named(self, names: Names) -> dict[str, object]:
         """By what it is, with the shared names."""

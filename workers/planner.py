@@ -306,12 +306,12 @@ class Planner:
 
     async def _close(self, served: Served, counters: Counters) -> None:
         """All runs have ended, so no row can change any more: read them in pieces, and close over what they say."""
-        rows = await self._bus.rows(served.batch, await self._bus.run_ids(served.batch))
-        if any(not row.state.ended for row in rows):
+        ends = await self._bus.ends(served.batch, await self._bus.run_ids(served.batch))
+        if any(not end.state.ended for end in ends):
             # A server that lost its last moments after the counters were read: there is no end to close over yet.
             log.warning("close.too_early", batch=served.batch)
             return
-        snapshot = Snapshot.from_rows(rows, served.info.spec)
+        snapshot = Snapshot.from_rows(ends, served.info.spec)
         name = snapshot.snapshot_id  # made of every row
         try:
             decision = await self._bus.close(served.batch, name, snapshot.accepted)

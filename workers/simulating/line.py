@@ -29,7 +29,7 @@ _OTHER: Final = {Plane.LIVE: Plane.SHADOW, Plane.SHADOW: Plane.LIVE}
 
 _LOOKS: Final = frozenset(
     {
-        "batches", "info", "counters", "rows", "run_ids", "transcript", "parked", "undelivered", "get_blob",
+        "batches", "info", "counters", "rows", "ends", "run_ids", "transcript", "parked", "undelivered", "get_blob",
         "put_blob", "intents", "effects", "doubts", "free_slots", "has_room", "expired_calls",
     }
 )  # fmt: skip
