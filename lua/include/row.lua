@@ -71,9 +71,7 @@ end
 local function lacks(row, fields)
   if row.whole then return end
   local data = row.data
-  for i = 1, #fields do
-    if rawget(data, fields[i]) == nil then data[fields[i]] = false end
-  end
+  for i = 1, #fields do data[fields[i]] = false end
 end
 
 local function read_whole(row)
@@ -106,10 +104,11 @@ local function open_row(key, fields)
   return row
 end
 
--- A hash that is not there.
+-- A hash that is not there. Its data have room for eight fields.
 local function new_row(key)
   local row = {
-    key = key, data = {}, whole = true, own = true, length = 0, is_mixed = false, is_new = true,
+    key = key, whole = true, own = true, length = 0, is_mixed = false, is_new = true,
+    data = {[1] = nil, [2] = nil, [3] = nil, [4] = nil, [5] = nil, [6] = nil, [7] = nil, [8] = nil},
     nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil,
   }
   rows[#rows + 1] = row

@@ -186,8 +186,9 @@ end
 
 -- The arguments of a part of fence 7: the lease is among them when it is not the envelope's.
 local function chain_args(a, chained, args)
+  if chained.lease_id == a.lease_id then return args end
   args = args or {}
-  if chained.lease_id ~= a.lease_id then args.lease_id = chained.lease_id end
+  args.lease_id = chained.lease_id
   return args
 end
 
