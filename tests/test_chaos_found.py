@@ -109,7 +109,8 @@ class _Unserved(Serving):
 
     def __init__(self, batch: Batch) -> None:
         self.prepare = None
-        self._one = cast(Served, SimpleNamespace(batch=batch.name, lease=1.0, suite=SimpleNamespace(concurrency=1)))
+        suite = SimpleNamespace(concurrency=1)
+        self._one = cast(Served, SimpleNamespace(batch=batch.name, lease=1.0, suite=suite, runs=batch.runs))
 
     async def open_batches(self) -> list[Served]:
         return [self._one]

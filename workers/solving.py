@@ -10,6 +10,7 @@ The overall time of a run is the worker's to keep; a command's own limits are ke
 from __future__ import annotations
 
 import errno
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -18,6 +19,7 @@ import structlog
 
 from workers.cases import Case
 from workers.commands import CommandError, fill, passed_on, run_limited
+from workers.redaction import redacted
 from workers.run import Run
 from workers.suite import Suite, function_of
 from workers.tables import SolverTable
@@ -104,7 +106,8 @@ class _PythonSolver:
                 raise error.__cause__ from None
             if error.place not in self.told:
                 self.told.add(error.place)
-                log.info("solver.raised", place=error.place, exc_info=error.__cause__)
+                said = "".join(traceback.format_exception(error.__cause__))
+                log.info("solver.raised", place=error.place, exception=redacted(said))
             raise SolverError(error.placed) from error
         if not isinstance(answer, str):
             raise SolverError(f"the solver returned {type(answer).__name__}, an answer is text (str)")
