@@ -166,3 +166,49 @@ async def test_who_misses_bytes_under_a_lease_that_is_void_goes_on(server: Targe
         assert not running.done()
         consumer.stop()
         await soon(running)
+
+
+class _NoTimePasses(SystemRuntime):
+    def now(self) -> float:
+        return 1_000.0
+
+
+class _Claims(Handler):
+    """Holds each run that it is given for no time at all."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch, self.claimed = batch, list[str]()
+
+    def prepare(self, suite: Suite, spec: BatchSpec) -> None:
+        pass
+
+    def time_of(self, served: Served) -> float:
+        return 1.0
+
+    async def give_back(self, lease: Lease) -> None:
+        pass
+
+    async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
+        assert (await self.batch.bus.claim(lease.entry, lease_id, W2)).applied
+        self.claimed.append(lease.entry.run)
+        return None
+
+
+async def test_what_a_look_had_no_room_for_is_looked_for_as_soon_as_there_is(server: Target) -> None:
+    """A machine vanished with three runs, and one slot is free elsewhere: they waited a fifth of a lease time each.
+
+    Twenty workers killed, one slot left: 1.6 lease times to the last one's next lease.
+    """
+    async with opened(server.address(), runs=3) as batch:
+        await batch.admit()
+        gone = await batch.bus.read(Group.WORKER, W1, [batch.name], 3, 1)
+        stream = batch.keys.stream(Group.WORKER.stream)
+        silent: list[str | int] = ["IDLE", 60_000, "JUSTID"]
+        await batch.wire.call("XCLAIM", stream, Group.WORKER.on_server, W1, 0, *[one.id for one in gone], *silent)
+        handler = _Claims(batch)
+        consumer = Consumer(batch.bus, _NoTimePasses(), Group.WORKER, W2, _Unserved(batch), handler, slots=1)
+        running = asyncio.create_task(consumer.run())
+        await until(lambda: len(handler.claimed) == 3, "all three are claimed")
+        consumer.stop()
+        await soon(running)
+        assert sorted(handler.claimed) == sorted(batch.runs)

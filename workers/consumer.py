@@ -273,6 +273,8 @@ class Consumer:
         unknown = self._unknown(idle, redelivered=True)
         if unknown:
             log.info("entries.taken", group=self._group.value, count=len(unknown))
+        if len(unknown) >= most:  # there may be more: they are looked for as soon as there is room, not a fifth later
+            self._next_idle_scan = self._runtime.now()
         return unknown
 
     def _unknown(self, entries: Sequence[Entry], *, redelivered: bool = False) -> list[Lease]:
