@@ -122,11 +122,8 @@ class _Unserved(Serving):
         return self._one
 
 
-class _FindsNoArtifact(Handler):
-    """Claims a run and finds that the bytes that it needs are nowhere."""
-
-    def __init__(self, batch: Batch, *, superseded: bool) -> None:
-        self.batch, self.superseded, self.found = batch, superseded, asyncio.Event()
+class _Handles(Handler):
+    """What a handler must have, for those below."""
 
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
         pass
@@ -136,6 +133,13 @@ class _FindsNoArtifact(Handler):
 
     async def give_back(self, lease: Lease) -> None:
         pass
+
+
+class _FindsNoArtifact(_Handles):
+    """Claims a run and finds that the bytes that it needs are nowhere."""
+
+    def __init__(self, batch: Batch, *, superseded: bool) -> None:
+        self.batch, self.superseded, self.found = batch, superseded, asyncio.Event()
 
     async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
         decision = await self.batch.bus.claim(lease.entry, lease_id, W1)
@@ -173,20 +177,11 @@ class _NoTimePasses(SystemRuntime):
         return 1_000.0
 
 
-class _Claims(Handler):
+class _Claims(_Handles):
     """Holds each run that it is given for no time at all."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch, self.claimed = batch, list[str]()
-
-    def prepare(self, suite: Suite, spec: BatchSpec) -> None:
-        pass
-
-    def time_of(self, served: Served) -> float:
-        return 1.0
-
-    async def give_back(self, lease: Lease) -> None:
-        pass
 
     async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
         assert (await self.batch.bus.claim(lease.entry, lease_id, W2)).applied
