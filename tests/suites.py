@@ -6,7 +6,7 @@ from pathlib import Path
 
 from workers.suite import Suite, load_suite
 
-__all__ = ["MINIMAL", "make_suite", "write_suite"]
+__all__ = ["COMPARED", "MINIMAL", "make_suite", "write_suite"]
 
 MINIMAL = """\
 cases = "cases.jsonl"
@@ -16,6 +16,16 @@ command = ["cat"]
 kind = "exact"
 """
 """The least that a suite says: its solver answers with the prompt."""
+
+COMPARED = """\
+cases = "cases.jsonl"
+lease = "5s"
+[solver]
+python = "agent.py:solve"
+[scorer]
+kind = "exact"
+"""
+"""A solver in Python, and its answer is the target or is not."""
 
 
 def write_suite(root: Path, toml: str | None = MINIMAL, /, **files: str) -> Path:

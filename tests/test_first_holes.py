@@ -10,19 +10,12 @@ import pytest
 from bus.redis_bus import RedisBus
 from bus.target import Target
 from tests.model_stage import ModelStage, OnServer
+from tests.suites import COMPARED
 from tests.test_roles import BATCH
 from workers import first_holes
 from workers.first_holes import FirstHoles
 from workers.whole import whole_of
 
-SUITE = """\
-cases = "cases.jsonl"
-lease = "5s"
-[solver]
-python = "agent.py:solve"
-[scorer]
-kind = "exact"
-"""
 CASES = "".join(
     f'{{"id": "{name}", "input": "{asked}", "target": "ONE"}}\n'
     for name, asked in (("a", "one"), ("b", "two"), ("c", "three"))
@@ -35,7 +28,7 @@ async def test_the_first_hole_of_a_reason_is_told_once_and_not_when_all_have_end
 ) -> None:
     """With the run and what it says; ten thousand of the same are one line."""
     stage = ModelStage(OnServer(server), tmp_path)
-    await stage.declare(SUITE, agent_DOT_py=SOLVER, cases_DOT_jsonl=CASES)
+    await stage.declare(COMPARED, agent_DOT_py=SOLVER, cases_DOT_jsonl=CASES)
     ended = await stage.run_to_the_end()
     assert isinstance(stage.bus, RedisBus)
     whole = await whole_of(stage.bus, BATCH)

@@ -15,6 +15,7 @@ from bus.redis_bus import RedisBus
 from bus.target import Target
 from tests.judge_stage import JudgeStage, judged_by
 from tests.model_stage import A, B, ModelStage, OnServer
+from tests.suites import COMPARED
 from tests.test_roles import BATCH
 from workers import redaction
 from workers.exporting import export_batch
@@ -22,14 +23,6 @@ from workers.lab import Lab
 from workers.showing import show_batch, show_run
 from workers.showing_files import show_file
 
-SUITE = """\
-cases = "cases.jsonl"
-lease = "5s"
-[solver]
-python = "agent.py:solve"
-[scorer]
-kind = "exact"
-"""
 CASES = """\
 {"id": "a", "input": "one", "target": "ONE"}
 {"id": "b", "input": "two", "target": "2"}
@@ -46,7 +39,7 @@ async def solve(case, run):
 async def stage(server: Target, tmp_path: Path) -> AsyncIterator[ModelStage]:
     """A pass, a fail with a long answer, and a hole."""
     one = ModelStage(OnServer(server), tmp_path)
-    await one.declare(SUITE, agent_DOT_py=SOLVER, cases_DOT_jsonl=CASES)
+    await one.declare(COMPARED, agent_DOT_py=SOLVER, cases_DOT_jsonl=CASES)
     await one.run_to_the_end()
     yield one
     await one.aclose()

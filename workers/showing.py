@@ -8,7 +8,6 @@ that its transcript holds.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from bus.port import BatchInfo, RunRow, RunState
 from bus.types import BatchId, Digest, RunId
 from workers.brief import brief
 from workers.cases import Case, Json
+from workers.complaints import nearest
 from workers.explaining.reading import no_such_run
 from workers.files import write_whole
 from workers.job import batch_name, existing
@@ -137,8 +137,8 @@ def check_only(only: Sequence[str], known: set[str]) -> None:
     """Raises InputError for a word that is the verdict of no run, nor one of the bins."""
     for word in only:
         if word not in known:
-            near = difflib.get_close_matches(word, sorted(known), n=1)
-            remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+            near = nearest(word, sorted(known))
+            remedy = f"did you mean {near}?" if near else f"there are {', '.join(sorted(known))}"
             raise InputError(f"--only: no run is {word!r}", remedy=remedy)
 
 

@@ -28,6 +28,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from types import FrameType
 
 import structlog
 
@@ -104,16 +105,21 @@ class _Watchdog:
 
     def _where(self) -> str:
         """The suite's own line, where it is the suite's code that runs; else the innermost of all."""
-        frame = sys._current_frames().get(self._watched)
-        if frame is None:
-            return "?"
-        place = traceback.extract_stack(frame)[-1]
-        own = place_in_suite(reversed(list(traceback.walk_stack(frame))))
-        return own or f"{place.filename}:{place.lineno} in {place.name}"
+        frame = self._frame()
+        own = place_in_suite(reversed(list(traceback.walk_stack(frame)))) if frame is not None else ""
+        return own or _innermost(frame)
 
     def _end(self, patience: float) -> None:
-        frame = sys._current_frames().get(self._watched)
-        place = traceback.extract_stack(frame)[-1] if frame is not None else None
-        where = f"{place.filename}:{place.lineno} in {place.name}" if place is not None else "?"
-        log.error("loop.blocked", seconds=patience, where=where)
+        log.error("loop.blocked", seconds=patience, where=_innermost(self._frame()))
         os._exit(BLOCKED)
+
+    def _frame(self) -> FrameType | None:
+        """Where the watched thread is."""
+        return sys._current_frames().get(self._watched)
+
+
+def _innermost(frame: FrameType | None) -> str:
+    if frame is None:
+        return "?"
+    place = traceback.extract_stack(frame)[-1]
+    return f"{place.filename}:{place.lineno} in {place.name}"
