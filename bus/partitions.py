@@ -18,13 +18,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from itertools import zip_longest
+from typing import TypeVar, cast
 
 from bus.errors import InputError
 from bus.types import BatchId
 from bus.values import BatchSpec, BatchStatus, Counters, Part
 
-__all__ = ["added", "is_part_of", "part_name", "root_of", "share", "split", "taken_by", "whole_spec"]
+__all__ = ["added", "is_part_of", "part_name", "put_back", "root_of", "share", "split", "taken_by", "whole_spec"]
 
 T = TypeVar("T")
 
@@ -62,6 +63,13 @@ def share(amount: int, number: int, of: int) -> int:
 def taken_by(part: Part | None, items: Sequence[T]) -> Sequence[T]:
     """The runs of a part: dealt out one by one, since cases that stand together tend to cost alike. None: all."""
     return items if part is None else items[part.number - 1 :: part.of]
+
+
+def put_back(shares: Sequence[Sequence[T]]) -> list[T]:
+    """The other way round: what all parts were dealt, in the order that it had before. A share may be short yet."""
+    absent = object()
+    rounds = zip_longest(*shares, fillvalue=absent)
+    return [cast(T, one) for each in rounds for one in each if one is not absent]
 
 
 def split(spec: BatchSpec, of: int, beside: Mapping[str, int] | None = None) -> list[BatchSpec]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,30 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.errors import InputError, ViolationError
-from bus.partitions import is_part_of, part_name, root_of, share, split, taken_by, whole_spec
+from bus.partitions import is_part_of, part_name, put_back, root_of, share, split, taken_by, whole_spec
 from bus.port import BatchSpec, BatchStatus
-from bus.snapshot import Snapshot
 from bus.target import Target
-from bus.types import BatchId, ConsumerId, Digest, RunId
+from bus.types import BatchId
 from bus.values import Part
-from tests.batches import Batch
 from tests.fleet import Stage, case, eventually, read_export
+from tests.parted import ROOT, RUNS, ended, parts_on, spec
 from workers.job import fetch_outcome
 from workers.suite import load_suite
 from workers.whole import closing_of, counters_of, whole_of
-
-ROOT = BatchId("b")
-RUNS = [RunId(f"c{number}#1") for number in range(7)]
-
-
-def spec(**fields: object) -> BatchSpec:
-    """A whole batch of seven runs."""
-    declared = BatchSpec(
-        batch=ROOT, suite="s", suite_digest=Digest("d" * 64), suite_path="/s", intended=7, quorum=4,
-        bins=("pass", "fail"), bound=10, max_in_flight=11, max_deliveries=3, lease_ms=1_000,
-    )  # fmt: skip
-    return replace(declared, **fields)  # type: ignore[arg-type]
-
 
 # --- dealing out -----------------------------------------------------------------------------------------
 
@@ -57,6 +40,13 @@ def test_every_run_is_in_one_part_and_each_has_as_many_as_it_declares(runs: list
     assert [len(part) for part in parts] == [share(len(runs), number, of) for number in range(1, of + 1)]
     assert sorted(run for part in parts for run in part) == sorted(runs)
     assert taken_by(None, runs) == runs
+    assert put_back(parts) == runs
+
+
+def test_what_is_put_back_has_its_order_also_while_some_are_not_there_yet() -> None:
+    """Partitions are admitted to each at its own pace."""
+    assert put_back([["c0", "c3"], ["c1"], ["c2", "c5"]]) == ["c0", "c1", "c2", "c3", "c5"]
+    assert put_back([]) == []
 
 
 @given(
@@ -126,35 +116,6 @@ def test_names_of_parts_lead_back_to_the_whole() -> None:
 
 
 # --- putting together ------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def parts_on(server: Target, specs: Sequence[BatchSpec]) -> AsyncIterator[list[Batch]]:
-    """Declared, with their runs admitted."""
-    async with AsyncExitStack() as stack:
-        found = []
-        for one in specs:
-            fields = {
-                field.name: getattr(one, field.name) for field in dataclasses.fields(one) if field.name != "batch"
-            }
-            batch = await Batch.open(server.address(), name=one.batch, **fields)
-            stack.push_async_callback(batch.aclose)
-            runs = taken_by(one.part, RUNS)
-            assert (await batch.bus.admit(one.batch, 0, runs, (), ConsumerId("p"), "candidate", "judge")).applied
-            found.append(batch)
-        yield found
-
-
-async def ended(batch: Batch, scored: int) -> None:
-    """So many of its runs are scored, the others are holes; it is closed over that."""
-    for _ in range(scored):
-        await batch.scored()
-    for row in await batch.bus.rows(batch.name, await batch.bus.run_ids(batch.name)):
-        if row.bin == "":
-            await batch.end(row.run)
-    rows = await batch.bus.rows(batch.name, await batch.bus.run_ids(batch.name))
-    snapshot = Snapshot.from_rows(rows, batch.spec)
-    await batch.bus.close(batch.name, snapshot.snapshot_id, snapshot.accepted)
 
 
 async def test_the_whole_has_the_snapshot_that_one_batch_would_have(server: Target) -> None:
@@ -272,6 +233,12 @@ async def test_a_partitioned_suite_is_run_judged_exported_and_scored_anew_under_
             assert anew.code == 0, anew
             again = json.loads((stage.root / "anew.json").read_text())
             assert (again["batch"], again["snapshot_id"]) == ("b.rescored-1", result["snapshot_id"])
+            shown = [(await stage.call("show", name)).out.splitlines()[1:] for name in ("b", "b.rescored-1")]
+            assert [line.split()[:3] for line in shown[0]] == [
+                ["first#1", "pass", "1"], ["c0#1", "fail", "1"], ["c1#1", "pass", "1"], ["c2#1", "fail", "1"],
+                ["c3#1", "pass", "1"],
+            ]  # fmt: skip
+            assert shown[1] == shown[0]
             assert (await stage.call("run", suite, "--batch", "b.p1")).complaint.startswith("'b.p1' is a partition")
             pruned = await stage.call("prune", "b")
             assert pruned.code == 0, pruned

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from bus.cluster import ServerBus
 from bus.errors import InputError
-from bus.port import Ref, RunRow
-from bus.types import BatchId, Gen, LeaseId, RunId
+from bus.port import Ref
+from bus.types import Gen, LeaseId, RunId
 from workers.brief import brief
-from workers.job import batch_name, info_of
+from workers.job import batch_name, existing
+from workers.whole import Placed, parked_in
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,27 +29,26 @@ _DETAIL = 200  # characters of why a run is parked
 
 async def show(bus: ServerBus, batch: str, console: Console) -> None:
     """The parked runs, one a line, with what the judge that answered said of itself."""
-    info = await info_of(bus, batch_name(batch))
-    rows = await _parked(bus, info.spec.batch)
-    if not rows:
+    parked = await parked_in(bus, await existing(bus, batch_name(batch)))
+    if not parked:
         console.print(f"no run of {batch} waits for a review", soft_wrap=True, markup=False)
-    for row in rows:
-        console.print(f"{row.run}   {brief(row.detail, _DETAIL)}", soft_wrap=True, markup=False)
+    for one in parked:
+        console.print(f"{one.row.run}   {brief(one.row.detail, _DETAIL)}", soft_wrap=True, markup=False)
 
 
 async def judge_again(bus: ServerBus, batch: str, runs: Sequence[str], console: Console) -> None:
     """Bind parked runs anew to the candidate and the judge that the batch declared, and have them judged."""
-    spec = (await info_of(bus, batch_name(batch))).spec
-    for row in await _named(bus, spec.batch, runs):
+    for one in await _named(bus, batch, runs):
+        spec, row = one.at.spec, one.row
         decision = await bus.rebind(spec.batch, row.run, row.judge_epoch, spec.candidate, spec.judge)
         _tell(row.run, "will be judged again", decision.applied, decision.reason, console)
 
 
 async def give_up(bus: ServerBus, batch: str, runs: Sequence[str], console: Console) -> None:
     """End parked runs as the hole `unreviewed`."""
-    name = (await info_of(bus, batch_name(batch))).spec.batch
-    for row in await _named(bus, name, runs):
-        ref = Ref(name, row.run, LeaseId(""), Gen(row.epoch))
+    for one in await _named(bus, batch, runs):
+        row = one.row
+        ref = Ref(one.batch, row.run, LeaseId(""), Gen(row.epoch))
         decision = await bus.score_hole(ref, "unreviewed", f"given up in review: {row.detail}")
         _tell(row.run, "is a hole, unreviewed", decision.applied, decision.reason, console)
 
@@ -58,17 +58,13 @@ def _tell(run: RunId, done: str, applied: bool, why: str | None, console: Consol
     console.print(f"{run}   {said}", soft_wrap=True, markup=False)
 
 
-async def _parked(bus: ServerBus, batch: BatchId) -> list[RunRow]:
-    return await bus.rows(batch, sorted(await bus.parked(batch)))
-
-
-async def _named(bus: ServerBus, batch: BatchId, runs: Sequence[str]) -> list[RunRow]:
-    """The rows of the runs that were named; all of them must be waiting, or nothing is done to any."""
-    rows = {row.run: row for row in await _parked(bus, batch)}
+async def _named(bus: ServerBus, batch: str, runs: Sequence[str]) -> list[Placed]:
+    """The runs that were named; all of them must be waiting, or nothing is done to any."""
+    waiting = {one.row.run: one for one in await parked_in(bus, await existing(bus, batch_name(batch)))}
     for run in runs:
-        if run not in rows:
+        if run not in waiting:
             raise InputError(
                 f"run {run!r} of batch {batch!r} waits for no review",
                 remedy=f"see which do: evalbus review {batch}",
             )
-    return [rows[RunId(run)] for run in dict.fromkeys(runs)]
+    return [waiting[RunId(run)] for run in dict.fromkeys(runs)]

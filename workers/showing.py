@@ -25,6 +25,7 @@ from workers.explaining.reading import no_such_run
 from workers.files import write_whole
 from workers.job import batch_name, existing
 from workers.suite import load_suite
+from workers.whole import Placed, rows_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,10 +79,10 @@ async def show_batch(
     """A line a run, or all of it as JSON lines in `output`. `only`: bins and reasons of holes. Raises InputError."""
     whole = await existing(bus, batch_name(batch))
     cases = _cases(whole.info, suite)
-    rows = [(part, row) for part in whole.batches for row in await bus.rows(part, await bus.run_ids(part))]
-    check_only(only, {*whole.info.spec.bins, *(_verdict(row) for _, row in rows)})
-    wanted = [(part, row) for part, row in rows if not only or _verdict(row) in only]
-    found = [one async for one in _shown(bus, whole.info, wanted, cases)]
+    rows = await rows_of(bus, whole)
+    check_only(only, {*whole.info.spec.bins, *(_verdict(each.row) for each in rows)})
+    wanted = [each for each in rows if not only or _verdict(each.row) in only]
+    found = [one async for one in _shown(bus, wanted, cases)]
     tell(found, batch, only, output, console)
     if cases.remark:
         console.print(cases.remark, soft_wrap=True, markup=False)
@@ -102,14 +103,14 @@ def tell(found: Sequence[Shown], batch: str, only: Sequence[str], output: Path |
 async def show_run(bus: ServerBus, batch: str, run: str, suite: Path | None, console: Console) -> None:
     """One run with its transcript. Raises InputError for one that is not there, with the nearest names."""
     whole = await existing(bus, batch_name(batch))
-    known = {each: part for part in whole.batches for each in await bus.run_ids(part)}
+    known = {each: part for part in whole.parts for each in await bus.run_ids(part.spec.batch)}
     if run not in known:
         raise no_such_run(batch, run, known)
     part = known[RunId(run)]
     cases = _cases(whole.info, suite)
-    rows = [(part, row) for row in await bus.rows(part, [RunId(run)])]
-    async for one in _shown(bus, whole.info, rows, cases):
-        for line in in_full(batch, replace(one, value=await _judgement(bus, part, one.value))):
+    rows = [Placed(part, row) for row in await bus.rows(part.spec.batch, [RunId(run)])]
+    async for one in _shown(bus, rows, cases):
+        for line in in_full(batch, replace(one, value=await _judgement(bus, part.spec.batch, one.value))):
             console.print(line, soft_wrap=True, markup=False)
     if cases.remark:
         console.print(cases.remark, soft_wrap=True, markup=False)
@@ -146,16 +147,17 @@ def _verdict(row: RunRow) -> str:
     return row.hole if row.state is RunState.HOLE else row.bin if row.state is RunState.SCORED else row.state.value
 
 
-async def _shown(
-    bus: ServerBus, info: BatchInfo, rows: Sequence[tuple[BatchId, RunRow]], cases: Cases
-) -> AsyncIterator[Shown]:
+async def _shown(bus: ServerBus, rows: Sequence[Placed], cases: Cases) -> AsyncIterator[Shown]:
     for start in range(0, len(rows), _AT_ONCE):
-        for one in await asyncio.gather(*(_one(bus, info, *each, cases) for each in rows[start : start + _AT_ONCE])):
+        for one in await asyncio.gather(*(_one(bus, each, cases) for each in rows[start : start + _AT_ONCE])):
             yield one
 
 
-async def _one(bus: ServerBus, info: BatchInfo, part: BatchId, row: RunRow, cases: Cases) -> Shown:
-    origin = BatchId(info.spec.source or part)  # what was judged anew was sealed elsewhere
+async def _one(bus: ServerBus, placed: Placed, cases: Cases) -> Shown:
+    row, origin = (
+        placed.row,
+        BatchId(placed.at.spec.source or placed.batch),
+    )  # what was judged anew was sealed elsewhere
     events = [event_of(event.payload) for event in await bus.transcript(origin, row.run)]
     answer: str | None = None
     if events and events[-1].get("kind") == "answer":

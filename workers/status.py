@@ -12,7 +12,7 @@ from bus.server import ServerStatus
 from bus.types import BatchId
 from workers.job import batch_name, fetch_outcome
 from workers.outcome import render
-from workers.whole import Whole, counters_of, whole_of
+from workers.whole import Whole, counters_of, parked_in, rows_of, whole_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,13 +77,12 @@ async def show_one(bus: ServerBus, batch: str, console: Console) -> None:
         f"{counts.sealed} sealed · {counts.scoring} scoring · {counts.scored} scored · {counts.holes} holes"
     )
     console.print(progress, soft_wrap=True, markup=False)
-    rows = [row for part in whole.batches for row in await bus.rows(part, await bus.run_ids(part))]
-    held = [text for row in rows if (text := _holder(row))]
+    held = [text for placed in await rows_of(bus, whole) if (text := _holder(placed.row))]
     for text in held[:_MANY]:
         console.print(text, soft_wrap=True, markup=False)
     if len(held) > _MANY:
         console.print(f"  and {len(held) - _MANY} more", markup=False)
-    parked = [run for part in whole.batches for run in await bus.parked(part)]
+    parked = [placed.row.run for placed in await parked_in(bus, whole)]
     if parked:
         console.print(f"parked     {', '.join(parked[:_MANY])}: another judge answered than was bound", markup=False)
 

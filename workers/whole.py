@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bus.errors import InputError, ViolationError
-from bus.partitions import added, part_name, whole_spec
+from bus.partitions import added, part_name, put_back, whole_spec
 from bus.port import BatchInfo, BatchSpec, BatchStatus, Counters, RunRow
 from bus.redis_bus import RedisBus
 from bus.snapshot import Snapshot
 from bus.types import BatchId, RunId
 
-__all__ = ["Closing", "Whole", "closing_of", "counters_of", "part_with", "whole_of"]
+__all__ = ["Closing", "Placed", "Whole", "closing_of", "counters_of", "parked_in", "part_with", "rows_of", "whole_of"]
 
 
 class _Looking(Protocol):
@@ -85,6 +85,38 @@ async def counters_of(bus: _Reading, whole: Whole) -> Counters:
     """Progress, of all parts together."""
     found = [await bus.counters(batch) for batch in whole.batches]
     return added(whole.info.spec, found, whole.of) if whole.is_partitioned else found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A run's row, and where it is."""
+
+    at: BatchInfo
+    """The partition; the batch itself where there are none."""
+    row: RunRow
+
+    @property
+    def batch(self) -> BatchId:
+        """Its name there, by which commands about the run go."""
+        return self.at.spec.batch
+
+
+async def rows_of(bus: _Reading, whole: Whole) -> list[Placed]:
+    """Every run's, in the order of the suite, as if they had not been dealt out."""
+    shares = []
+    for one in whole.parts:
+        at, name = await bus.of(one.spec.batch), one.spec.batch
+        shares.append([Placed(one, row) for row in await at.rows(name, await at.run_ids(name))])
+    return put_back(shares)
+
+
+async def parked_in(bus: _Reading, whole: Whole) -> list[Placed]:
+    """The runs whose score waits for a person, by name."""
+    found = []
+    for one in whole.parts:
+        at, name = await bus.of(one.spec.batch), one.spec.batch
+        found += [Placed(one, row) for row in await at.rows(name, await at.parked(name))]
+    return sorted(found, key=lambda placed: placed.row.run)
 
 
 @dataclass(frozen=True, slots=True)
