@@ -18,7 +18,6 @@ what is printed.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import re
 import ssl
@@ -27,6 +26,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from bus.errors import InputError
+from bus.nearest import nearest
 from bus.wire import Address
 
 __all__ = ["Cluster", "Sentinel", "Target", "Tls", "parse_url"]
@@ -296,8 +296,8 @@ def _options(url: str, parts: SplitResult) -> Mapping[str, str]:
             continue
         if name in _TLS_OPTIONS and "tls" not in known:
             raise InputError(f"{_shown(url)}: {name} is an option of TLS", remedy="write rediss:// for it")
-        near = difflib.get_close_matches(name, known, n=1)
-        remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        near = nearest(name, known)
+        remedy = f"did you mean {near}?" if near else f"known are {', '.join(known)}"
         raise InputError(f"{_shown(url)}: unknown option {name!r}", remedy=remedy)
     return options
 

@@ -8,7 +8,6 @@ are left alone: they may be malformed on purpose.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from bus.contract import CONTRACT, PROTOCOLS, FenceContract, Kind, OpContract
 from bus.errors import InputError
 from bus.models.model import fits
+from bus.nearest import nearest
 from bus.types import MAX_INT, Verb
 
 __all__ = ["CLOCK", "Vector", "VectorOp", "load_vector"]
@@ -144,7 +144,7 @@ class _Loader:
             return CONTRACT[name]
         if name in PROTOCOLS:
             raise self._bad(f"protocol {name!r} is not built yet")
-        raise self._bad(f"protocol {name!r} is unknown{_nearest(name, PROTOCOLS)}")
+        raise self._bad(f"protocol {name!r} is unknown{_meant(name, PROTOCOLS)}")
 
     def _config(self, fence: FenceContract, config: dict[str, object]) -> dict[str, object]:
         self._names(config, [arg.name for arg in fence.config], "config", "field")
@@ -172,7 +172,7 @@ class _Loader:
         op = fence.ops.get(name)
         if op is None:
             known = [*fence.ops, CLOCK]
-            raise self._bad(f"{place}: {fence.name!r} has no such operation{_nearest(name, known)}")
+            raise self._bad(f"{place}: {fence.name!r} has no such operation{_meant(name, known)}")
         self._names(args, [arg.name for arg in op.args if arg.kind is not Kind.DRAWN], place, "argument")
         self._references(args, place)
         self._expected(fence, expect, place)
@@ -196,7 +196,7 @@ class _Loader:
         self._references(expect, place)
         verb = expect.get("verb", Verb.COMMIT.value)
         if verb not in VERBS and not str(verb).startswith("$"):
-            raise self._bad(f"{place}: expect: {verb!r} is no verb{_nearest(str(verb), VERBS)}")
+            raise self._bad(f"{place}: expect: {verb!r} is no verb{_meant(str(verb), VERBS)}")
 
     def _references(self, value: object, place: str) -> None:
         """Each `$name.field` must name an answer kept earlier, and a field that such an answer may have."""
@@ -214,13 +214,13 @@ class _Loader:
                 raise self._bad(f"{place}: {value!r}: no answer is kept as {name!r} before")
             fields = ("verb", "reason", *self._kept[name].answers)
             if wanted not in fields:
-                raise self._bad(f"{place}: {value!r}: answers there have no such field{_nearest(wanted, fields)}")
+                raise self._bad(f"{place}: {value!r}: answers there have no such field{_meant(wanted, fields)}")
 
     def _names(self, given: Iterable[str], known: Iterable[str], place: str, noun: str) -> None:
         known = list(known)
         for name in given:
             if name not in known:
-                raise self._bad(f"{place}: {noun} {name!r} is unknown{_nearest(name, known)}")
+                raise self._bad(f"{place}: {noun} {name!r} is unknown{_meant(name, known)}")
 
     def _object(self, value: object, what: str) -> dict[str, object]:
         if not isinstance(value, dict):
@@ -236,6 +236,6 @@ class _Loader:
         return InputError(problem, file=self._path)
 
 
-def _nearest(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+def _meant(name: str, known: Sequence[str]) -> str:
+    near = nearest(name, known)
+    return f"; did you mean {near!r}?" if near else ""

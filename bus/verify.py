@@ -7,7 +7,6 @@ fail, and is a failure too.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +31,7 @@ from bus.acceptance.rule import Rule, Stage, Tally
 from bus.errors import InputError
 from bus.link import Door
 from bus.models import MUTANTS
+from bus.nearest import nearest
 from bus.port import Runtime
 from bus.redis_bus import RedisBus
 from bus.server_player import ServerPlayer
@@ -122,9 +122,9 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
     """The fences to verify; all when none is named. Raises InputError with the known ones."""
     for name in names:
         if name not in FENCES:
-            near = difflib.get_close_matches(name, FENCES, n=1)
+            near = nearest(name, FENCES)
             known = f"one of {', '.join(FENCES)}"
-            raise InputError(f"no fence {name!r}", remedy=f"did you mean {near[0]}? it is {known}" if near else known)
+            raise InputError(f"no fence {name!r}", remedy=f"did you mean {near}? it is {known}" if near else known)
     return tuple(dict.fromkeys(names)) or tuple(FENCES)
 
 

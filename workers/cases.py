@@ -17,7 +17,6 @@ other names, the suite's `fields` says which is which (`workers.field_map`).
 from __future__ import annotations
 
 import datetime
-import difflib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from bus.errors import InputError
+from bus.nearest import nearest
 from workers.field_map import FieldMap
 from workers.rows import Row, kind_of, read_rows
 
@@ -156,8 +156,8 @@ def _elsewhere(name: str, row: Row) -> str:
 def _case(row: Row, shown: Path | str) -> Case:
     for name in row.fields:
         if name not in _DEFAULTS and name != _FLOOR:
-            near = difflib.get_close_matches(str(name), _DEFAULTS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else _elsewhere(str(name), row)
+            near = nearest(str(name), _DEFAULTS)
+            hint = f"did you mean {near!r}?" if near else _elsewhere(str(name), row)
             raise _wrong(row, shown, f"unknown field {name!r}", hint)
     case_id = row.fields.get("id")
     if case_id is None or case_id == "":

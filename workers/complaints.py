@@ -6,18 +6,17 @@ a suite file wants the first thing to change: which field, what is wrong with it
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from bus.nearest import nearest
 from workers.tables import Table
 
-__all__ = ["Complaint", "complain", "nearest"]
+__all__ = ["Complaint", "complain"]
 
 _SAID: Final = {
     "string_type": "must be text",
@@ -71,11 +70,6 @@ def complain(error: ValidationError) -> Complaint:
             return Complaint(f"{place}{first['msg'].removeprefix('Value error, ')}")
         case _:
             return Complaint(f"{place}{_said(first)}", _WRITE.get(field))
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
 def _unknown_field(field: str, where: list[int | str]) -> Complaint:

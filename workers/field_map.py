@@ -11,7 +11,6 @@ another one was named stands there as `column.<name>`.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from bus.errors import InputError
+from bus.nearest import nearest
 
 __all__ = ["FIELDS", "NUMBERED", "FieldMap"]
 
@@ -38,8 +38,8 @@ class FieldMap:
         """Raises ValueError with a clause for a field that no case has, or a template that cannot be read."""
         for name, column in written.items():
             if name not in FIELDS:
-                near = difflib.get_close_matches(name, FIELDS, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(FIELDS)}"
+                near = nearest(name, FIELDS)
+                hint = f"did you mean {near!r}?" if near else f"they are {', '.join(FIELDS)}"
                 raise ValueError(f"a case has no field {name!r} ({hint})")
             if not column:
                 raise ValueError(f"{name} names no column")
@@ -57,13 +57,13 @@ class FieldMap:
         """Raise InputError for a column that the file, or a line of it, does not have."""
         for name in self.columns():
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
+                near = nearest(name, names)
                 have = ", ".join(repr(one) for one in names[:8]) or "none"
                 raise InputError(
                     f"has no column {name!r}, which `fields` names (it has {have})",
                     file=shown,
                     line=line,
-                    remedy=f"did you mean {near[0]!r}?" if near else "change `fields` in the suite file",
+                    remedy=f"did you mean {near!r}?" if near else "change `fields` in the suite file",
                 )
 
     def apply(self, row: Mapping[str, object], number: int) -> dict[str, object]:

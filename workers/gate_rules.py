@@ -6,13 +6,13 @@ is checked where it is read, and the message names it as its writer did.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from bus.errors import InputError
+from bus.nearest import nearest
 
 __all__ = ["GateRules"]
 
@@ -46,8 +46,8 @@ class GateRules:
         known = [field.name for field in fields(cls)]
         for name in rules:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                remedy = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+                near = nearest(name, known)
+                remedy = f"did you mean {near}?" if near else f"known: {', '.join(known)}"
                 raise InputError(f"gate.{name} is not a rule", remedy=remedy)
         for name, (is_good, wanted) in _KINDS.items():
             value = rules.get(name)

@@ -25,6 +25,7 @@ from bus.errors import InputError, ServerError
 from bus.fitness import ARCHIVING, COMMANDS
 from bus.home import home_directory
 from bus.imported.looking import only_for_looking
+from bus.nearest import several_nearest
 from bus.partitions import part_name, root_of, split
 from bus.port import BatchInfo, BatchSpec, BatchStatus
 from bus.target import parse_url
@@ -221,10 +222,8 @@ async def info_of(bus: ServerBus, batch: BatchId) -> BatchInfo:
 
 
 async def _no_such_batch(bus: ServerBus, batch: BatchId) -> str:
-    import difflib  # noqa: PLC0415 - only a wrong name needs it
-
     known = sorted(str(name) for name in await bus.all_batches())
-    near = difflib.get_close_matches(batch, known, n=3, cutoff=0.4)
+    near = several_nearest(batch, known, 3)
     if near:
         return f"no batch {batch!r} on this server; did you mean {', '.join(near)}?"
     others = f" and {len(known) - _NAMED} others" if len(known) > _NAMED else ""

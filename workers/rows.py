@@ -7,7 +7,6 @@ What a row has to hold is not decided here (`workers.cases`).
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bus.errors import InputError
+from bus.nearest import nearest
 from workers.field_map import FieldMap
 
 __all__ = ["Row", "kind_of", "read_rows", "read_text"]
@@ -161,7 +161,7 @@ def _csv_rows(path: Path, shown: Path | str, fields: FieldMap) -> Iterator[Row]:
         csv.field_size_limit(limit)
 
 
-def _remedy(names: Sequence[str], near: Sequence[str]) -> str:
+def _remedy(names: Sequence[str], near: str | None) -> str:
     if len(names) == 1 and (between := next((sign for sign in (";", "\t", "|") if sign in names[0]), None)):
         return f"its cells are parted by {between!r}: save it with commas"
     return "write the name as id" if near else 'every case needs an id of its own: fields = { id = "COLUMN" }'
@@ -170,7 +170,7 @@ def _remedy(names: Sequence[str], near: Sequence[str]) -> str:
 def _check_columns(names: Sequence[str], shown: Path | str, fields: FieldMap, line: int | None) -> None:
     fields.check(names, shown, line)
     if "id" not in (*names, *fields.of):
-        near = difflib.get_close_matches("id", [name.strip().lower() for name in names], n=1)
+        near = nearest("id", [name.strip().lower() for name in names])
         have = ", ".join(repr(name) for name in names[:8]) or "none"
         raise InputError(
             f"has no column 'id' (it has {have})",

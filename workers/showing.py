@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus.cluster import ServerBus
 from bus.errors import ArtifactMissing, InputError
+from bus.nearest import nearest
 from bus.port import BatchInfo, RunRow, RunState
 from bus.types import BatchId, Digest, RunId
 from workers.brief import brief
 from workers.cases import Case, Json
-from workers.complaints import nearest
 from workers.explaining.reading import no_such_run
 from workers.files import write_whole
 from workers.job import batch_name, existing

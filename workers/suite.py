@@ -24,11 +24,12 @@ from typing import Final, Literal
 from pydantic import ValidationError
 
 from bus.errors import InputError
+from bus.nearest import nearest
 from bus.types import Digest
 from workers import usercode
 from workers.cases import Case, Json, cases_from_tables, read_cases
 from workers.comparing import target_trouble
-from workers.complaints import complain, nearest
+from workers.complaints import complain
 from workers.declaration import Place, Suite
 from workers.inspecting.target import file_of, is_target, plain, target_of
 from workers.judging.prompt import JudgePrompt

@@ -11,11 +11,11 @@ Memory grows with the runs and their steps, not with the lines.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bus.errors import InputError
+from bus.nearest import nearest
 from bus.policies.arrivals import arrivals
 from bus.policies.first_200 import First200
 from bus.policies.job_id import JobId
@@ -45,8 +45,8 @@ class Policies:
         """Which: of `NAMES`, or `ALL`; each is run once. Raises InputError for a name that is none of them."""
         for name in names:
             if name != ALL and name not in _BY_NAME:
-                near = difflib.get_close_matches(name, NAMES, n=1)
-                remedy = f"did you mean {near[0]}?" if near else f"one of {', '.join((*NAMES, ALL))}"
+                near = nearest(name, NAMES)
+                remedy = f"did you mean {near}?" if near else f"one of {', '.join((*NAMES, ALL))}"
                 raise InputError(f"no policy {name[:60]!r}", remedy=remedy)
         self._kinds = [kind for name, kind in _BY_NAME.items() if ALL in names or name in names]
         self._declared: Mapping[str, Any] | None = None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from enum import StrEnum
 
 from bus.errors import InputError
+from bus.nearest import nearest
 
 __all__ = ["FAULTS_THAT_LOSE", "Fault", "World", "read_faults", "world_of"]
 
@@ -134,8 +134,8 @@ def _fault(name: str) -> Fault:
     try:
         return Fault(name)
     except ValueError:
-        near = difflib.get_close_matches(name, list(Fault), n=1)
-        remedy = f"did you mean {near[0]}?" if near else f"there are all, {_names(Fault)}"
+        near = nearest(name, list(Fault))
+        remedy = f"did you mean {near}?" if near else f"there are all, {_names(Fault)}"
         raise InputError(f"--faults: {name!r} is no fault", remedy=remedy) from None
 
 

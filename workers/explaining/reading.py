@@ -6,7 +6,6 @@ with the run, not with the history.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 from bus.cluster import ServerBus
 from bus.errors import InputError
 from bus.history import Far, Line, read_history
+from bus.nearest import several_nearest
 from bus.replay.lines import Footer, Lines
 from bus.replay.rules import Rules
 from bus.types import BatchId, RunId
@@ -113,7 +113,7 @@ def no_such_run(batch: str, run: str, known: Iterable[str]) -> InputError:
     names = list(known)
     # A case without its trial is the likeliest slip: a short name for several runs.
     near = [name for name in names if name.rpartition("#")[0] == run][:_NAMED]
-    near = near or difflib.get_close_matches(run, names, n=_NAMED, cutoff=0.4)
+    near = near or several_nearest(run, names, _NAMED)
     shown = ", ".join(brief(name, _SHOWN) for name in near or names[:_NAMED])
     said = f"did you mean {shown}?" if near else f"it begins with {shown}" if names else "it has none yet"
     return InputError(f"no run {brief(run, _SHOWN)!r} in batch {brief(batch, _SHOWN)!r}; {said}")

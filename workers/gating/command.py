@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bus.errors import InputError
+from bus.nearest import nearest
 from bus.port import BatchStatus
 from workers.files import check_writable, write_whole
 from workers.gate_rules import GateRules
@@ -159,8 +159,8 @@ def check_floor(rules: GateRules, outcome: Outcome) -> None:
     known = {run.rpartition("#")[0] for run in (*outcome.runs, *outcome.hole_runs)}
     for name in rules.must_pass:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else None
+            near = nearest(name, known)
+            remedy = f"did you mean {near!r}?" if near else None
             raise InputError(f"must pass: batch {outcome.batch!r} has no case {name!r}", remedy=remedy)
 
 

@@ -26,9 +26,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from bus.fences.join import window_of
+from bus.nearest import nearest
 from bus.port import BatchInfo, Bus, FanOut, Intent, IntentRow, IntentState, Runtime
 from bus.types import Decision, Digest, Verb
-from workers.complaints import nearest
 from workers.conversation import Conversation, Over, Place, event_json
 from workers.tools.keys import wire_key
 from workers.tools.observing import observed
