@@ -16,6 +16,7 @@ from bus.errors import ViolationError
 from bus.imported import entry as imported
 from bus.keys import BatchKeys
 from bus.link import Link
+from bus.replies import pairs_of
 from bus.texts import unpacked
 from bus.types import EntryId
 from bus.wire import Reply
@@ -94,7 +95,7 @@ class Entries:
 
 def _recorded(entry_id: EntryId, flat: Sequence[bytes]) -> Recorded:
     """One in the long form, or of a batch that was imported; `flat`: its fields and values in turn."""
-    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    fields = pairs_of(flat)
     if (packed := fields.get(imported.FIELD)) is not None:
         told = imported.unpack(packed)
         return Recorded(

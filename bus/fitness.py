@@ -20,6 +20,7 @@ from typing import Literal, NoReturn
 from bus.errors import ReplyError, ServerUnfit, ServerUnreachable
 from bus.info import Info, parse_info
 from bus.keys import registry
+from bus.replies import hash_of
 from bus.sentinel import located
 from bus.target import Target
 from bus.topology import Topology
@@ -239,11 +240,9 @@ def _warnings(target: Target, *, aof: bool, fsync: str | None) -> list[str]:
 async def _config(wire: Wire) -> Mapping[str, str]:
     """The settings that matter; nothing where CONFIG is denied or renamed, as hosted servers have it."""
     try:
-        flat = await wire.call("CONFIG", "GET", "maxmemory-policy", "appendfsync")
+        return hash_of(await wire.call("CONFIG", "GET", "maxmemory-policy", "appendfsync"))
     except ReplyError:
         return {}
-    words = [word.decode() for word in flat]
-    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def _unfit(target: Target, problem: str, remedy: str) -> NoReturn:

@@ -39,6 +39,7 @@ from bus.port import (
 )
 from bus.redis_calls import CallSteps
 from bus.redis_tools import ToolSteps
+from bus.replies import hash_of, pairs_of
 from bus.scripts import script
 from bus.streams import claimed, delivered
 from bus.tombstones import Tombstone
@@ -91,17 +92,17 @@ class RedisBus(CallSteps, ToolSteps):
 
     async def batches(self) -> list[BatchId]:
         """The batches that have not ended."""
-        reply = _pairs(await self._link.command("HGETALL", registry(self.plane, self.shard)))
+        reply = hash_of(await self._link.command("HGETALL", registry(self.plane, self.shard)))
         return sorted(BatchId(name) for name, status in reply.items() if status == "open")
 
     async def all_batches(self) -> dict[BatchId, BatchStatus]:
         """Every batch on this plane, with its status in the registry (`open` until it has ended)."""
-        reply = _pairs(await self._link.command("HGETALL", registry(self.plane, self.shard)))
+        reply = hash_of(await self._link.command("HGETALL", registry(self.plane, self.shard)))
         return {BatchId(name): status_of(value) for name, value in reply.items()}
 
     async def tombstones(self) -> dict[BatchId, Tombstone]:
         """What is left of every batch on this plane that was pruned."""
-        reply = _pairs(await self._link.command("HGETALL", registry(self.plane, self.shard)))
+        reply = hash_of(await self._link.command("HGETALL", registry(self.plane, self.shard)))
         found = {BatchId(name): Tombstone.read(status) for name, status in reply.items()}
         return {name: tombstone for name, tombstone in found.items() if tombstone is not None}
 
@@ -128,7 +129,7 @@ class RedisBus(CallSteps, ToolSteps):
         row_reply, in_flight, review = await self._link.commands(
             [("HGETALL", keys.batch_row), ("HGET", keys.desk(), "in_flight"), ("SCARD", keys.review)]
         )
-        row = _pairs(row_reply)
+        row = hash_of(row_reply)
         if "status" not in row:  # what is played by a fence's own scripts is counted without a declaration
             raise InputError(f"no batch {batch!r} on this server")
 
@@ -317,7 +318,7 @@ class RedisBus(CallSteps, ToolSteps):
             return 0
         pending, groups = await self._link.commands([("XPENDING", stream, name), ("XINFO", "GROUPS", stream)])
         for reply in groups:
-            facts = dict(zip(reply[::2], reply[1::2], strict=True))
+            facts = pairs_of(reply)
             if facts[b"name"].decode() == name:
                 after = "(" + facts[b"last-delivered-id"].decode()
                 waiting = await self._link.command("XRANGE", stream, after, "+", "COUNT", 1)
@@ -370,7 +371,7 @@ class RedisBus(CallSteps, ToolSteps):
 
     async def bundle(self, batch: BatchId) -> Mapping[str, str]:
         """Which bundle is the batch's suite; empty when none was published."""
-        return _pairs(await self._link.command("HGETALL", self.keys(batch).bundle))
+        return hash_of(await self._link.command("HGETALL", self.keys(batch).bundle))
 
     # --- planner -----------------------------------------------------------------------------------------
 
@@ -628,11 +629,6 @@ class RedisBus(CallSteps, ToolSteps):
         self._together.close()
         self._link.close()
         self._reader.close()
-
-
-def _pairs(flat: Reply) -> dict[str, str]:
-    words = [item.decode("utf-8", "surrogatepass") for item in flat]
-    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def _events(stored: Reply) -> list[Event]:

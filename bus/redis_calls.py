@@ -12,6 +12,7 @@ from bus.envelopes import check_payload
 from bus.keys import RUNS_DESK
 from bus.port_calls import Chunk, ExpiredCall, ModelCall, ModelReply
 from bus.redis_steps import Steps
+from bus.replies import hash_of
 from bus.types import BatchId, Decision, Digest, RunId, Verb
 from bus.values import Ref
 
@@ -164,10 +165,9 @@ class CallSteps(Steps):
     async def _expired(self, batch: BatchId, desk: str) -> list[tuple[str, str]]:
         """Lease and step of the places that nobody holds any more."""
         reply = await self._link.command("HGETALL", self.keys(batch).desk(desk))
-        texts = [item.decode("utf-8", "surrogatepass") for item in reply]
         return [
             (field.removeprefix("l:"), text.split(" ", 3)[3])
-            for field, text in zip(texts[::2], texts[1::2], strict=True)
+            for field, text in hash_of(reply).items()
             if field.startswith("l:") and text.startswith("expired ")
         ]
 

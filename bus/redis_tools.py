@@ -10,6 +10,7 @@ from bus.chain import EMPTY_HEAD, next_head
 from bus.envelopes import check_payload
 from bus.port_tools import FanOut, IntentRow, IntentState, Outcome, Receipt
 from bus.redis_steps import Steps
+from bus.replies import hash_of
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, RunId, Verb
 from bus.values import Entry, Ref
 
@@ -125,9 +126,7 @@ class ToolSteps(Steps):
 
     async def effects(self, batch: BatchId, run: RunId) -> list[IntentRow]:
         """Every intent of a run and every undo, by id."""
-        flat = await self._link.command("HGETALL", self.keys(batch).run(run))
-        words = [item.decode("utf-8", "surrogatepass") for item in flat]
-        row = dict(zip(words[::2], words[1::2], strict=True))
+        row = hash_of(await self._link.command("HGETALL", self.keys(batch).run(run)))
         return _rows(row, sorted(field.removeprefix("o.i:") for field in row if field.startswith("o.i:")))
 
     async def doubts(self, batch: BatchId, run: RunId) -> list[IntentRow]:

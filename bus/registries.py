@@ -15,6 +15,7 @@ from bus.errors import ReplyError, ServerUnreachable
 from bus.keys import registry
 from bus.link import HURRIED, may_pass
 from bus.port import Runtime
+from bus.replies import hash_of
 from bus.target import Target
 from bus.topology import Primary, Topology
 from bus.types import Plane
@@ -65,7 +66,7 @@ class Registries:
         if wire is None or wire.lost:
             wire = self._wires[primary.target] = await Wire.open(primary.target.address(), silence=_SILENCE)
         replies = await wire.calls([("HGETALL", registry(self._plane, shard)) for shard in primary.shards])
-        return {shard: _pairs(reply) for shard, reply in zip(primary.shards, replies, strict=True)}
+        return {shard: _registered(reply) for shard, reply in zip(primary.shards, replies, strict=True)}
 
     def hurry(self) -> None:
         """See `bus.link.Link.hurry`."""
@@ -77,8 +78,7 @@ class Registries:
             wire.close()
 
 
-def _pairs(reply: Reply) -> Mapping[str, str]:
+def _registered(reply: Reply) -> Mapping[str, str]:
     if isinstance(reply, ReplyError):
         raise reply
-    words = [item.decode("utf-8", "surrogatepass") for item in reply]
-    return dict(zip(words[::2], words[1::2], strict=True))
+    return hash_of(reply)

@@ -13,6 +13,7 @@ from bus.events import StoredEvent
 from bus.history import Recorded, read_history
 from bus.keys import BatchKeys
 from bus.link import Link
+from bus.replies import hash_of
 from bus.server_states import (
     admission,
     completion,
@@ -29,7 +30,6 @@ from bus.server_states import (
 )
 from bus.server_states.read import Read
 from bus.types import Plane, RunId, Verb
-from bus.wire import Reply
 
 __all__ = ["read_state"]
 
@@ -56,26 +56,21 @@ async def _read(link: Link, keys: BatchKeys, runs: Sequence[RunId]) -> Read:
     )
     rows, events = rest[: len(runs)], rest[len(runs) :]
     return Read(
-        batch=_fields(batch),
-        desk=_fields(desk),
-        runs={run: _fields(row) for run, row in zip(runs, rows, strict=True) if row},
+        batch=hash_of(batch),
+        desk=hash_of(desk),
+        runs={run: hash_of(row) for run, row in zip(runs, rows, strict=True) if row},
         payloads={
             run: [StoredEvent.read(item).payload for item in items] for run, items in zip(runs, events, strict=True)
         },
-        dead=[_fields(entry[1]) for entry in dead],
-        planes=_fields(planes),
-        slots=_fields(slots),
+        dead=[hash_of(entry[1]) for entry in dead],
+        planes=hash_of(planes),
+        slots=hash_of(slots),
         undos={
-            Plane.LIVE: [_fields(entry[1]) for entry in live],
-            Plane.SHADOW: [_fields(entry[1]) for entry in shadow],
+            Plane.LIVE: [hash_of(entry[1]) for entry in live],
+            Plane.SHADOW: [hash_of(entry[1]) for entry in shadow],
         },
         history=[entry async for entry in read_history(link, keys)],
     )
-
-
-def _fields(flat: Reply) -> dict[str, str]:
-    words = [item.decode() for item in flat]
-    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def _refusals(history: Sequence[Recorded]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bus.port import Entry, Group
+from bus.replies import hash_of
 from bus.types import BatchId, EntryId, RunId
 from bus.wire import Reply
 
@@ -18,10 +19,7 @@ __all__ = ["claimed", "delivered", "fields_of"]
 
 def fields_of(flat: Reply) -> dict[str, str]:
     """`[name, value, …]` as a dict; empty for an entry whose content is gone."""
-    if not flat:
-        return {}
-    words = [item.decode("utf-8", "replace") for item in flat]
-    return dict(zip(words[::2], words[1::2], strict=True))
+    return hash_of(flat, "replace") if flat else {}
 
 
 def _entry(batch: BatchId, group: Group, raw: Reply) -> Entry:

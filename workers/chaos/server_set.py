@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bus.replies import hash_of
 from bus.target import Target
-from bus.wire import Reply
 from workers.chaos.server import Process, ask
 from workers.chaos.several import free_ports, replication, until
 
@@ -93,11 +93,6 @@ class ServerSet:
     async def _is_whole(self) -> bool:
         (other,) = [one for one in self.servers if one is not self.primary]
         facts = await replication(other)
-        known = _fields(await ask(self.sentinel.target, "SENTINEL", "MASTER", _NAME))
+        known = hash_of(await ask(self.sentinel.target, "SENTINEL", "MASTER", _NAME))
         follows = facts["role"] == "slave" and facts.get("master_link_status") == "up"
         return follows and known["num-slaves"] == "1" and known["flags"] == "master"
-
-
-def _fields(flat: Reply) -> Mapping[str, str]:
-    words = [word.decode() for word in flat]
-    return dict(zip(words[::2], words[1::2], strict=True))

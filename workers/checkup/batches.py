@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bus.errors import ReplyError
 from bus.keys import BatchKeys, registry
 from bus.redis_bus import status_of
+from bus.replies import pairs_of
 from bus.topology import Primary
 from bus.types import BatchId, Plane
 from bus.values import BatchStatus, Group
@@ -50,7 +51,7 @@ async def find_left(primaries: Sequence[Primary], plane: Plane) -> list[Left]:
 
 async def _of_shard(wire: Wire, plane: Plane, shard: int) -> AsyncIterator[Left]:
     flat = await wire.call("HGETALL", registry(plane, shard))
-    for name, told in zip(flat[::2], flat[1::2], strict=True):
+    for name, told in pairs_of(flat).items():
         batch, status = BatchId(name.decode()), status_of(told.decode(errors="replace"))
         if status.ended or status is BatchStatus.PRUNED:
             yield Left(batch, status)
@@ -68,7 +69,7 @@ def _consumers(reply: Reply | ReplyError) -> list[dict[str, int]]:
         return []
     found = []
     for flat in reply:
-        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        fields = pairs_of(flat)
         found.append({"idle": int(fields[b"idle"]), "pending": int(fields[b"pending"])})
     return found
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bus.errors import ReplyError
 from bus.info import Info, parse_info
+from bus.replies import pairs_of
 from bus.scripts import all_scripts
 from bus.streams import fields_of
 from bus.target import Target
@@ -144,5 +145,5 @@ async def _is_open(wire: Wire, user: bytes | None) -> bool | None:
     """Whether our user needs no password."""
     if user is None or (said := await _asked(wire, "ACL", "GETUSER", user)) is None:
         return None
-    fields = dict(zip(said[::2], said[1::2], strict=True))
+    fields = pairs_of(said)
     return b"nopass" in fields.get(b"flags", [])

@@ -17,6 +17,7 @@ from bus.archived import began_ms
 from bus.cluster import ServerBus
 from bus.errors import InputError, ReplyError
 from bus.port import BatchInfo, BatchStatus, Counters, Group, IntentState, RunRow, RunState
+from bus.replies import pairs_of
 from bus.types import BatchId, RunId
 from workers.brief import brief
 from workers.job import fetch_outcome, info_of
@@ -208,7 +209,7 @@ class Watcher:
         pending = []
         for (_, _, idle, _), entry in zip(found, entries, strict=True):
             if entry:  # it was deleted meanwhile: acknowledged by its owner
-                fields = dict(zip(entry[0][1][::2], entry[0][1][1::2], strict=True))
+                fields = pairs_of(entry[0][1])
                 pending.append(_Pending(RunId(fields.get(b"run", b"").decode("utf-8", "replace")), int(idle)))
         return pending
 
