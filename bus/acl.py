@@ -15,8 +15,8 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
-from bus.fitness import ARCHIVING, COMMANDS, PRUNING, READING
 from bus.keys import any_shard, endpoint, registry
+from bus.rights import ARCHIVING, COMMANDS, PRUNING, READING
 from bus.types import Plane
 
 __all__ = ["AclRole", "key_patterns", "rule", "steps_of", "user_name"]

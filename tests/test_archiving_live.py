@@ -34,9 +34,10 @@ from bus.chain import EMPTY_HEAD
 from bus.connection import Endpoint
 from bus.errors import EvalbusError, InputError, ViolationError
 from bus.failpoints import Order
-from bus.fitness import ARCHIVING, COMMANDS, check_fit
+from bus.fitness import check_fit
 from bus.port import BatchInfo, Ref
 from bus.redis_bus import RedisBus
+from bus.rights import ARCHIVING, COMMANDS
 from bus.server import unix_url
 from bus.snapshot import Snapshot
 from bus.target import Target

@@ -17,7 +17,7 @@ import pytest
 
 from bus.connection import Endpoint, ServerFacts, Target, check_fit, parse_url
 from bus.errors import InputError, ServerUnfit, ServerUnreachable
-from bus.fitness import ARCHIVING, COMMANDS, PRUNING
+from bus.rights import ARCHIVING, COMMANDS, PRUNING
 from bus.server import status, stop
 from bus.target import Tls
 from bus.types import Plane
@@ -329,7 +329,7 @@ async def test_a_server_that_is_not_there_is_unreachable(tmp_path: Path) -> None
 
 async def test_a_server_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped process takes connections and never answers."""
-    monkeypatch.setattr("bus.fitness._SILENCE", 0.2)
+    monkeypatch.setattr("bus.fitness.SILENCE", 0.2)
     with running() as server:
         server.process.send_signal(signal.SIGSTOP)
         assert "no answer" in await silence(server.target)
@@ -385,7 +385,7 @@ async def test_tls_and_none_are_told_apart_as_well_as_can_be(
 ) -> None:
     """A server without TLS waits for the rest of what looks like a command; one with TLS hangs up on a command."""
     async with scripted(b"", greeting=b"") as target:
-        monkeypatch.setattr("bus.fitness._SILENCE", 0.2)
+        monkeypatch.setattr("bus.fitness.SILENCE", 0.2)
         hidden = dataclasses.replace(target, tls=Tls(verify=False))
         assert "is TLS spoken there?" in await silence(hidden)
     async with scripted(None) as target:

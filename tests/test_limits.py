@@ -20,7 +20,6 @@ from bus.connection import Endpoint
 from bus.contract import CONTRACT, Kind
 from bus.endpoint_limits import EndpointLimits, EndpointRates
 from bus.errors import ReplyError
-from bus.fitness import ARCHIVING, COMMANDS, PRUNING
 from bus.history import read_history
 from bus.keys import endpoint
 from bus.link import Link
@@ -28,6 +27,7 @@ from bus.models import build
 from bus.models.ledger import Ledger
 from bus.port import Group, Held
 from bus.redis_bus import RedisBus
+from bus.rights import ARCHIVING, COMMANDS, PRUNING
 from bus.scripts import all_scripts
 from bus.server_player import ServerPlayer
 from bus.target import Target

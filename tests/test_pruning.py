@@ -21,12 +21,13 @@ from rich.console import Console
 from bus.acl import AclRole, rule, user_name
 from bus.chain import EMPTY_HEAD
 from bus.errors import InputError, ReplyError, ServerUnfit, ViolationError
-from bus.fitness import COMMANDS, PRUNING, check_fit
+from bus.fitness import check_fit
 from bus.keys import bell
 from bus.link import Arguments, Link
 from bus.port import Group, Held, Ref
 from bus.redis_bus import RedisBus
 from bus.retiring import Archived, clear, retire
+from bus.rights import COMMANDS, PRUNING
 from bus.scripts import Command, Script, all_scripts
 from bus.snapshot import Snapshot
 from bus.target import Target

@@ -12,8 +12,8 @@ from rich.console import Console
 from bus.acl import AclRole, rule
 from bus.connection import Endpoint, check_fit
 from bus.errors import ReplyError, ServerUnfit
-from bus.fitness import PRUNING
 from bus.home import home_directory
+from bus.rights import PRUNING
 from bus.sentinel import located
 from bus.target import Target
 from bus.topology import Primary, Topology

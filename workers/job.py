@@ -22,12 +22,12 @@ from bus.artifacts import artifacts_for, open_artifacts
 from bus.cluster import ServerBus, open_bus
 from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ServerError
-from bus.fitness import ARCHIVING, COMMANDS
 from bus.home import home_directory
 from bus.imported.looking import only_for_looking
 from bus.nearest import several_nearest
 from bus.partitions import part_name, root_of, split
 from bus.port import BatchInfo, BatchSpec, BatchStatus
+from bus.rights import ARCHIVING, COMMANDS
 from bus.target import parse_url
 from bus.types import BatchId, Durability, Plane
 from workers import nursery

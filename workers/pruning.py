@@ -26,10 +26,10 @@ from bus.archived import ArchivedError, standing_of
 from bus.cluster import ServerBus, open_bus
 from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ViolationError
-from bus.fitness import COMMANDS, PRUNING
 from bus.port import BatchInfo, Runtime
 from bus.redis_bus import RedisBus
 from bus.retiring import clear, retire
+from bus.rights import COMMANDS, PRUNING
 from bus.tombstones import Tombstone
 from bus.types import BatchId, Digest, Plane
 from workers.archiving import archive, directory_of_its_own

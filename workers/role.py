@@ -27,9 +27,9 @@ from bus.artifacts import artifacts_for
 from bus.cluster import ServerBus, open_bus
 from bus.connection import Endpoint, check_fit
 from bus.errors import EvalbusError, InputError
-from bus.fitness import ARCHIVING, COMMANDS
 from bus.home import home_directory
 from bus.port import BatchInfo, Group
+from bus.rights import ARCHIVING, COMMANDS
 from bus.types import BatchId, ConsumerId
 from workers import logs, nursery_client
 from workers.bundle import BundleKey, fetch, take_key

@@ -49,8 +49,8 @@ def with_endpoint(
     import asyncio  # noqa: PLC0415
 
     from bus.connection import Endpoint, check_fit  # noqa: PLC0415
-    from bus.fitness import COMMANDS  # noqa: PLC0415
     from bus.home import home_directory  # noqa: PLC0415
+    from bus.rights import COMMANDS  # noqa: PLC0415
 
     async def go() -> T:
         endpoint = await asyncio.to_thread(Endpoint.from_options, url, home_directory(home))

@@ -166,7 +166,7 @@ def archive(
     """
     from bus.cluster import open_bus  # noqa: PLC0415
     from bus.connection import check_fit  # noqa: PLC0415
-    from bus.fitness import ARCHIVING, COMMANDS  # noqa: PLC0415
+    from bus.rights import ARCHIVING, COMMANDS  # noqa: PLC0415
     from workers.archive_place import SEGMENT, check_archive  # noqa: PLC0415
     from workers.archivist import Archivist  # noqa: PLC0415
     from workers.following import archive_batch  # noqa: PLC0415
