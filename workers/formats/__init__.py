@@ -6,7 +6,7 @@ another tool shows or stores its results is left out.
 
     yaml_file      YAML with the line of each value, for errors
     converted      what a conversion comes to, and how it is written
-    promptfoo      prompts x tests with assertions; promptfoo_prompts, _provider, _tests are its parts
+    promptfoo/     prompts x tests with assertions
     assertions     what is asserted of an answer: checked when converted, judged by the scorers
     openai_evals   samples of OpenAI evals, and its registry files;  grading: how its classes compare
     asking         the solver of converted suites: the case's messages to the suite's model

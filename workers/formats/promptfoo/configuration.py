@@ -14,9 +14,9 @@ from typing import Any, Final
 from bus.errors import InputError
 from workers.formats.assertions import RUBRIC
 from workers.formats.converted import Converted
-from workers.formats.promptfoo_prompts import Prompt, filled, read_prompts
-from workers.formats.promptfoo_provider import chosen_model, model_table
-from workers.formats.promptfoo_tests import Test, Tests
+from workers.formats.promptfoo.prompts import Prompt, filled, read_prompts
+from workers.formats.promptfoo.provider import chosen_model, model_table
+from workers.formats.promptfoo.tests import Test, Tests
 from workers.formats.yaml_file import YamlFile
 
 __all__ = ["convert"]
@@ -79,20 +79,20 @@ def _cases(prompt: Prompt, test: Test, several: bool) -> list[Mapping[str, objec
             "assert": test.asserted(variables),
             **({"threshold": t} if (t := test.threshold) is not None else {}),
         }
-        if test.rubric is not None:
-            target = test.rubric_for(variables)
+        if test.has_rubric:
+            target = test.rubric(variables)
         made.append({"id": name, "input": prompt.filled(variables), "target": target, "metadata": metadata})
     return made
 
 
 def _scorer(file: YamlFile, tests: Sequence[Test]) -> tuple[dict[str, object], dict[str, str]]:
-    by_model = [test for test in tests if test.rubric is not None]
+    by_model = [test for test in tests if test.has_rubric]
     if not by_model:
         return {"kind": "python", "python": "scorer.py:score"}, {"scorer.py": _SCORER}
     if len(by_model) < len(tests):
-        other = next(test for test in tests if test.rubric is None)
+        other = next(test for test in tests if not test.has_rubric)
         problem = f"asserts no {RUBRIC}, as others do: a suite has one judge for all its runs"
-        raise other.source.wrong(other.place, problem, "convert them apart")
+        raise other.written.wrong(problem, "convert them apart")
     judges = {test.judge for test in tests if test.judge}
     if len(judges) > 1:
         raise file.wrong((), f"{RUBRIC} is judged by {' and '.join(sorted(judges))}: a suite has one judge")
