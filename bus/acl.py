@@ -119,6 +119,7 @@ def key_patterns(role: AclRole, plane: Plane) -> list[str]:
     written |= {f"~{place}b:*:{stream}" for stream in _STREAMS[role]}
     written |= {f"~{place}b:*:{tail}" for tail in _WRITTEN_BESIDE.get(role, ())}
     if role in _ASKING:
+        written.add(f"~{place}rests")
         written.add(f"~{place}{endpoint(plane, '*').removeprefix(registry(plane).removesuffix('batches'))}")
     if role in _CLOSING:
         written.add(f"~{place}mark")

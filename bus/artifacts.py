@@ -10,13 +10,15 @@ second writes the same, and a reader can tell whether it got what was named.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from bus.errors import InputError
+from bus.errors import ArtifactUnreachable, InputError
 from bus.types import Digest
 
 if TYPE_CHECKING:
@@ -24,15 +26,24 @@ if TYPE_CHECKING:
 
 __all__ = ["ArtifactStore", "BucketArtifacts", "DirectoryArtifacts", "artifacts_for", "open_artifacts"]
 
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PROBE: Final = 2**20
+"""Bytes that have to fit before a full disk counts as one that has room again: artifacts are at least 256 kB."""
+_NOBODYS: Final = Digest("0" * 64)
+"""A name that no bytes have: to ask whether a store answers at all."""
+
 
 class ArtifactStore(Protocol):
     """Where artifacts are kept."""
 
+    name: str
+    """What it is called in messages."""
+
     async def put(self, digest: Digest, data: bytes) -> None:
-        """Store; whole or not at all, also when the machine dies in between. Raises InputError with a remedy."""
+        """Store; whole or not at all, also when the machine dies in between. Raises ArtifactUnreachable."""
 
     async def get(self, digest: Digest) -> bytes | None:
-        """The bytes under that name, or None. The caller rehashes. Raises InputError with a remedy."""
+        """The bytes under that name, or None. The caller rehashes. Raises ArtifactUnreachable."""
 
 
 def open_artifacts(where: str) -> ArtifactStore:
@@ -71,7 +82,7 @@ class DirectoryArtifacts:
 
     def __init__(self, root: Path) -> None:
         """`root` is made when the first artifact is stored."""
-        self._root = root
+        self._root, self.name = root, str(root)
 
     def _path(self, digest: Digest) -> Path:
         return self._root / digest[:2] / digest
@@ -81,10 +92,7 @@ class DirectoryArtifacts:
         try:
             await asyncio.to_thread(self._write, self._path(digest), data)
         except OSError as error:
-            raise InputError(
-                f"{self._root}: an artifact cannot be stored: {error.strerror}",
-                remedy="give a directory that can be written to: --artifacts DIR",
-            ) from error
+            raise self._unusable("an artifact cannot be stored", error, self._try_to_write) from error
 
     def _write(self, path: Path, data: bytes) -> None:
         if path.exists():
@@ -108,7 +116,36 @@ class DirectoryArtifacts:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise InputError(f"{self._path(digest)}: {error.strerror}", remedy="make it readable") from error
+            raise self._unusable("an artifact cannot be read", error, self._try_to_read) from error
+
+    def _unusable(self, what: str, error: OSError, again: Callable[[], None]) -> ArtifactUnreachable:
+        remedy = "make room" if error.errno in _FULL else "give a directory that this machine can use: --artifacts DIR"
+        unusable = ArtifactUnreachable(f"{self.name}: {what}: {error.strerror or error}", remedy=remedy)
+
+        async def recheck() -> None:
+            try:
+                await asyncio.to_thread(again)
+            except OSError as still:
+                raise self._unusable(what, still, again) from still
+
+        unusable.recheck = recheck
+        return unusable
+
+    def _try_to_write(self) -> None:
+        self._root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=self._root, prefix=".new-") as file:
+            file.write(bytes(_PROBE))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _try_to_read(self) -> None:
+        # What could be read before it went wrong is not remembered; a directory is read, and one of its files opened.
+        for folder in (self._root, *self._root.iterdir()):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if path.is_file():
+                    with path.open("rb") as file:
+                        file.read(1)
+                    return
 
 
 class BucketArtifacts:
@@ -120,7 +157,7 @@ class BucketArtifacts:
             from obstore.store import S3Store  # noqa: PLC0415 - an extra, and slow to import
         except ImportError:
             raise InputError("S3 takes a package that is not installed", remedy="pip install 'evalbus[s3]'") from None
-        self._name = f"s3://{bucket}/{prefix}".rstrip("/")
+        self.name = f"s3://{bucket}/{prefix}".rstrip("/")
         plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
         try:
             self._store: S3Store = S3Store(
@@ -170,9 +207,14 @@ class BucketArtifacts:
     def _path(digest: Digest) -> str:
         return f"{digest[:2]}/{digest}"
 
-    def _unusable(self, error: BaseException) -> InputError:
+    async def _recheck(self) -> None:
+        await self._is_there(_NOBODYS)
+
+    def _unusable(self, error: BaseException) -> ArtifactUnreachable:
         # The library's text is long and may quote what was sent: its kind says enough.
-        return InputError(
-            f"{self._name} cannot be used ({type(error).__name__})",
+        unusable = ArtifactUnreachable(
+            f"{self.name} cannot be used ({type(error).__name__})",
             remedy="check AWS_ENDPOINT_URL, AWS_REGION and the keys in this environment, and that the bucket exists",
         )
+        unusable.recheck = self._recheck
+        return unusable

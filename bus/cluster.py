@@ -26,6 +26,7 @@ from bus.keys import shard_of
 from bus.port import BatchSpec, BatchStatus, Entry, Group, Held, Ref, Runtime
 from bus.redis_bus import RedisBus, status_of
 from bus.registries import Registries
+from bus.rests import Rests
 from bus.tombstones import Tombstone
 from bus.topology import ShardDoor, Topology
 from bus.types import BatchId, ConsumerId, Decision, Durability, Plane
@@ -236,6 +237,11 @@ class ShardedBus:
     def limits_of(self, base_url: str, rates: EndpointRates) -> EndpointLimits:
         """What all workers on this cluster and plane may ask of an endpoint together: kept in one shard for all."""
         return self.shard(0).limits_of(base_url, rates)
+
+    @property
+    def rests(self) -> Rests:
+        """Who takes no work now, on this cluster and plane: kept in one shard."""
+        return self.shard(0).rests
 
     # --- what concerns one ------------------------------------------------------------------------------
 

@@ -2,6 +2,10 @@
 
 EvalbusError                 one line for the user, and the exit code of the command line
 ├── InputError         (2)   a suite, case, file, option or batch name that cannot be used
+│   └── ArtifactMissing      nobody here knows of a store that has these bytes
+├── MachineError       (2)   what this machine cannot do now, and another may
+│   ├── ArtifactUnreachable  its way to the artifact store is closed, or the store is full
+│   └── ArtifactNotFound     the store has not got these bytes (it is an ArtifactMissing, too)
 ├── ServerError        (4)
 │   ├── ServerUnreachable    no answer from the server: the outcome of what was sent is unknown
 │   ├── ServerUnfit          it answers, but cannot carry a batch (version, eviction, password …)
@@ -11,12 +15,16 @@ EvalbusError                 one line for the user, and the exit code of the com
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 __all__ = [
     "ArtifactMissing",
+    "ArtifactNotFound",
+    "ArtifactUnreachable",
     "EvalbusError",
     "InputError",
+    "MachineError",
     "ReplyError",
     "ServerError",
     "ServerUnfit",
@@ -53,6 +61,25 @@ class InputError(EvalbusError):
 
 class ArtifactMissing(InputError):
     """No store that is known here has these bytes: none was named, or a server forgot them with its last moments."""
+
+
+class MachineError(EvalbusError):
+    """What this machine cannot do now: no room on its disk, no file left to open, no way to what it needs.
+
+    It says nothing of a candidate, a suite or a batch. So no verdict and no hole comes of it: who meets it lets others
+    do the work, and takes none until `recheck` says that it can again.
+    """
+
+    recheck: Callable[[], Awaitable[None]] | None = None
+    """Raises while it still holds. None: only another try can tell."""
+
+
+class ArtifactUnreachable(InputError, MachineError):
+    """The artifact store can't be read or written from here. Whether it has the bytes, and which, nobody knows."""
+
+
+class ArtifactNotFound(ArtifactMissing, MachineError):
+    """The store answers, and has not got these bytes: they are on their way, or it is another one than the writer's."""
 
 
 class ServerError(EvalbusError):

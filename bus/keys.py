@@ -6,6 +6,7 @@ has `SHARDS`, and each batch is in one of them.
 
     evb:{live.0}:batches                      HASH    batch → status or tombstone: what there is on this shard, and was
     evb:{live.0}:bell                         STREAM  the batch that was declared last: wakes roles that serve nothing
+    evb:{live.0}:rests                        HASH    consumers that take nothing now, and why: for whoever looks
     evb:{live.0}:mark                         STRING  written to when it matters that the server has synced
     evb:{live.0}:endpoint:<endpoint>          HASH    its token buckets and its pause, of all batches and workers
     evb:{live.0}:b:<batch>:batch              HASH    declaration, status, counters
@@ -46,6 +47,7 @@ __all__ = [
     "every_batch",
     "mark",
     "registry",
+    "rests",
     "shard_of",
     "slot_of",
 ]
@@ -88,6 +90,11 @@ def endpoint(plane: Plane, name: str, shard: int = 0) -> str:
 def bell(plane: Plane, shard: int = 0) -> str:
     """What is rung when a batch is declared on this shard; see `bus.bell`."""
     return f"evb:{{{plane}.{shard}}}:bell"
+
+
+def rests(plane: Plane, shard: int = 0) -> str:
+    """The consumers that take nothing now; see `bus.rests`."""
+    return f"evb:{{{plane}.{shard}}}:rests"
 
 
 def mark(plane: Plane, shard: int = 0) -> str:

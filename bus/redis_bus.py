@@ -16,7 +16,7 @@ import structlog
 
 from bus.chain import EMPTY_HEAD, next_head
 from bus.envelopes import MAX_PAYLOAD, check_payload
-from bus.errors import ArtifactMissing, InputError, ReplyError, ViolationError
+from bus.errors import ArtifactMissing, ArtifactNotFound, InputError, ReplyError, ViolationError
 from bus.events import StoredEvent, ends_in
 from bus.imported.looking import IMPORTED_OPEN
 from bus.keys import registry
@@ -40,6 +40,7 @@ from bus.port import (
 from bus.redis_calls import CallSteps
 from bus.redis_tools import ToolSteps
 from bus.replies import hash_of, pairs_of
+from bus.rests import Rests
 from bus.scripts import script
 from bus.streams import claimed, delivered
 from bus.tombstones import Tombstone
@@ -79,6 +80,11 @@ class RedisBus(CallSteps, ToolSteps):
     def link(self) -> Link:
         """The connection for scripts and reads."""
         return self._link
+
+    @property
+    def rests(self) -> Rests:
+        """Who takes no work now."""
+        return Rests(self._link, self.plane, self.shard)
 
     @property
     def grace_until(self) -> float:
@@ -352,15 +358,19 @@ class RedisBus(CallSteps, ToolSteps):
         return digest
 
     async def get_blob(self, batch: BatchId, digest: Digest) -> bytes:
-        """Fetch and rehash; raises `ViolationError` when the bytes are not those that were named."""
+        """Fetch and rehash.
+
+        Raises `ViolationError` when the bytes were read and are not those that were named; `ArtifactMissing`, and
+        `ArtifactUnreachable`, when they were not read.
+        """
         data: bytes | None = await self._link.command("GET", self.keys(batch).blob(digest))
         if data is None and self._artifacts is not None:
             data = await self._artifacts.get(digest)
         if data is None:
-            raise ArtifactMissing(
-                f"no artifact {digest}",
-                remedy="name the store that the workers write to: --artifacts DIR, or s3://bucket/prefix",
-            )
+            remedy = "name the store that the workers write to: --artifacts DIR, or s3://bucket/prefix"
+            if self._artifacts is None:
+                raise ArtifactMissing(f"no artifact {digest}", remedy=remedy)
+            raise ArtifactNotFound(f"no artifact {digest} in {self._artifacts.name}", remedy=remedy)
         if hashlib.sha256(data).hexdigest() != digest:
             raise ViolationError(f"the artifact {digest} holds other bytes than its name says")
         return data

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bus.keys
-from bus.keys import RUNS_DESK, BatchKeys, bell, endpoint, mark, registry
+from bus.keys import RUNS_DESK, BatchKeys, bell, endpoint, mark, registry, rests
 from bus.port import Group
 from bus.types import BatchId, Digest, Plane, RunId
 
@@ -85,6 +85,6 @@ def test_the_list_of_keys_at_the_modules_top_is_complete() -> None:
     keys = BatchKeys(Plane.LIVE, BatchId("<batch>"))
     built = set(keys_of(keys, "<run>")) | {registry(Plane.LIVE), keys.desk("<name>"), keys.blob(Digest("<digest>"))}
     built = {key.replace("<run>~7", "<run>~<conversation>") for key in built} | {endpoint(Plane.LIVE, "<endpoint>")}
-    built |= {mark(Plane.LIVE), bell(Plane.LIVE)}
+    built |= {mark(Plane.LIVE), bell(Plane.LIVE), rests(Plane.LIVE)}
     assert listed == built - {keys.desk("<run>"), keys.blob(Digest("<run>"))}
     assert RUNS_DESK == "runs"

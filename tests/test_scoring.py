@@ -209,7 +209,7 @@ async def test_an_exit_code_is_the_verdict(tmp_path: Path, script: str, more: st
         ('["sh", "-c", "echo broken >&2; exit 2"]', "", "sh: exit code 2: broken"),
         ('["sh", "-c", "kill -11 $$"]', "", "sh: killed by SIGSEGV"),
         ('["sleep", "60"]', 'timeout = "100ms"', "sleep: timed out after 0.1 s"),
-        ('["no-such-program"]', "", "cannot run 'no-such-program': No such file or directory"),
+        ('["./no-such-program"]', "", "cannot run './no-such-program': No such file or directory"),
         ('["sh", "-c", "exit 0"]', "pass_on = [3]\nfail_on = [1]", "sh: exit code 0"),
         ('["yes"]', 'fail_on = [1, "signal", "timeout"]', "yes: killed: it wrote more than its limit of output"),
     ],

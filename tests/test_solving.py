@@ -200,7 +200,7 @@ async def test_a_command_sees_the_variables_that_are_named(tmp_path: Path, monke
     [
         ('["sh", "-c", "echo a >&2; echo b >&2; exit 3"]', "sh: exit code 3: b"),
         ('["false"]', "false: exit code 1"),
-        ('["no-such-program"]', "cannot run 'no-such-program': No such file or directory"),
+        ('["./no-such-program"]', "cannot run './no-such-program': No such file or directory"),
         ('["sh", "-c", "kill -9 $$"]', "sh: killed by SIGKILL"),
         (r'["printf", "\\377"]', "printf: its output is not UTF-8 (byte 0)"),
         ('["yes"]', "yes: killed: it wrote more than its limit of output"),

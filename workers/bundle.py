@@ -25,6 +25,7 @@ from typing import Final, Protocol
 from bus.errors import InputError
 from bus.types import BatchId, Digest
 from workers.archives import pack, unpack
+from workers.machine import OF_ITS_OWN, fault_of, machine_error
 from workers.redaction import hide
 from workers.secret_files import FILE, secret
 from workers.suite import Suite
@@ -154,9 +155,11 @@ def _unpack(data: bytes, place: Path, batch: BatchId) -> None:
         unpack(data, half)
         half.replace(place)
     except TreeError as error:
+        if (fault := fault_of(error, OF_ITS_OWN)) is not None:
+            raise fault from error
         raise InputError(f"the suite bundle of batch {batch!r} is refused: {error}") from error
     except OSError as error:
         if not place.exists():
-            raise InputError(f"{place}: {error.strerror}") from error
+            raise machine_error(f"{place}: {error.strerror}") from error
     finally:
         shutil.rmtree(half, ignore_errors=True)

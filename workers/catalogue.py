@@ -21,7 +21,7 @@ from typing import TypeVar
 
 import structlog
 
-from bus.errors import InputError
+from bus.errors import InputError, MachineError
 from bus.imported.looking import only_for_looking
 from bus.partitions import is_part_of, taken_by
 from bus.port import BatchInfo, BatchSpec, Bus
@@ -88,6 +88,8 @@ class Catalogue:
     fetch: Callable[[BatchInfo], Awaitable[Path]] | None = None
     _served: dict[BatchId, Served] = field(default_factory=dict)
     _refused: set[BatchId] = field(default_factory=set)
+    _put_off: set[BatchId] = field(default_factory=set)
+    """Told of already."""
     _met_one: asyncio.Event = field(default_factory=asyncio.Event)
     _looked: bool = False
     _stopped: bool = False
@@ -143,6 +145,10 @@ class Catalogue:
         for name in names:
             try:
                 await self._meet(name)
+            except MachineError as error:  # no word about the batch: the next look may fare better
+                if name not in self._put_off:
+                    self._put_off.add(name)
+                    log.warning("batch.put_off", batch=name, why=str(error))
             except InputError as error:
                 self._refused.add(name)
                 refused[name] = str(error)

@@ -20,12 +20,13 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from workers import nursery, nursery_client
+from workers.machine import machine_error
 from workers.nursery_client import CommandError
 from workers.redaction import hide_variable, redacted
 
@@ -149,19 +150,21 @@ async def run_limited(
     """Run a command in `cwd` and wait for its end, at most `timeout` seconds of wall time.
 
     `env` is added to `clean_environment(cwd)`; `limits` are the defaults when left out. Raises `CommandError`
-    when it cannot be started (no such program). A command that ran and failed is a `Finished`, not an error.
+    when it cannot be started (no such program), and `MachineError` when none can be started here. A command that ran
+    and failed is a `Finished`, not an error.
     """
     limits, cwd = limits or Limits(), cwd.absolute()
     started = time.monotonic()
     with contextlib.ExitStack() as ours:
-        status, far = socket.socketpair()
+        with _of_this_machine():
+            status, far = socket.socketpair()
         ours.enter_context(status)
 
         def stop() -> None:
             with contextlib.suppress(OSError):  # the nursery has hung up already
                 status.shutdown(socket.SHUT_WR)
 
-        with contextlib.ExitStack() as theirs:
+        with _of_this_machine(), contextlib.ExitStack() as theirs:
             theirs.enter_context(far)
             # A file and not a pipe: the command may read it when it likes, or never.
             source = theirs.enter_context(tempfile.TemporaryFile())
@@ -202,6 +205,15 @@ async def run_limited(
     )
 
 
+@contextlib.contextmanager
+def _of_this_machine() -> Iterator[None]:
+    """Before a command is started, nothing can fail by its doing."""
+    try:
+        yield
+    except OSError as error:
+        raise machine_error(f"no command can be started: {error.strerror or error}") from error
+
+
 async def _gone(answer: _Reader, *outputs: _Reader) -> None:
     """Wait until a command that was told to stop is gone, and its outputs are read."""
     with contextlib.suppress(TimeoutError):
@@ -232,6 +244,8 @@ def _exit_code(answer: bytes, argv: Sequence[str]) -> int:
     if not lines:
         raise CommandError(f"cannot run {argv[0]!r}: the process that starts commands died, or cannot kill it")
     first: nursery.Answer = json.loads(lines[0])
+    if first.get("machine"):
+        raise machine_error(f"no command can be started: {first['failed']}")
     if "failed" in first:
         raise CommandError(f"cannot run {argv[0]!r}: {first['failed']}")
     return first["exit"]

@@ -12,8 +12,8 @@ give:   a run that only waits, for room at an endpoint or for its tool calls, go
         somebody held before wants to be alone: that one may be what it waits for, and nobody else will give it up.
 wait:   what cannot be claimed yet stays ours and is renewed, but takes no slot: what it waits for may need that one.
         Meanwhile nothing new is read; it would wait, too.
-rest:   a machine on which one could not be driven (its disk is full, say) takes nothing for a lease time. It would be
-        the quickest of all to fail at the next one, and the one after; another one may fare better.
+rest:   a machine on which one could not be driven (its disk is full, say) hands it back and takes nothing for a while.
+        It would be the quickest of all to fail at the next one, and the one after (`workers.resting`).
 fenced: a beat that is refused cancels the task that held the lease. CancelledError is no Exception, so a solver
         does not swallow it by accident; and everything that it still says is refused by the scripts anyway.
 """
@@ -28,11 +28,13 @@ from typing import Protocol, TypeAlias
 
 import structlog
 
-from bus.errors import ArtifactMissing, EvalbusError
+from bus.errors import ArtifactMissing, EvalbusError, MachineError, ServerError
 from bus.port import BatchSpec, Bus, Entry, Group, Held, Ref, Runtime
 from bus.types import BatchId, ConsumerId, EntryId, LeaseId
 from workers.catalogue import Served
+from workers.machine import Disks, fault_of, machine_error
 from workers.quarantine import Owner, Place, Quarantine
+from workers.resting import Resting, Told
 from workers.solver_time import SolverTime
 from workers.suite import Suite
 
@@ -46,6 +48,7 @@ _BLOCK_MS = 500  # how long one read waits; also how soon a stop or a new batch 
 _LOOK_EVERY = 1.0  # seconds between two looks at the registry of batches
 _LONGEST_ENTRY = 4_096  # bytes: a run, an intent, a tool. More is nobody's of ours, and would fit into no envelope
 _OWN_AT_ONCE = 1_000  # own pending entries asked for at once; more than any number of slots
+_SHORTEST = 0.01  # seconds of a pause
 _SHARE = 16  # one read takes this part of its batches' runs at most
 
 
@@ -67,6 +70,8 @@ class Lease:
     """In its process's quarantine, while it is driven."""
     made_way: bool = False
     """It is being handed back for another."""
+    tries: float | None = None
+    """When it was taken to find out whether the machine can work again; None when it was taken to be worked on."""
     ending: bool = False
     """The script that ends the lease is under way: beats leave it out, or they would report its end as a loss."""
 
@@ -147,12 +152,16 @@ class Consumer:
         independent: bool = False,
         quarantine: Quarantine | None = None,
         opened: Opened | None = None,
+        disks: Disks | None = None,
+        told: Told | None = None,
     ) -> None:
         """`slots`: how many entries are driven at a time; by default what the served suites say.
 
         `independent`: each entry waits for something of its own, so others are read while some wait; and the handler
         itself sees to it that a suspect is alone. `quarantine`: the process's; by default no other consumer is in it.
         `opened`: waits, at most so many seconds, until there may be a batch to serve; by default the clock alone does.
+        `disks`: those that must have room before anything is taken; by default none is looked at. `told`: see
+        `Resting`.
         """
         self._bus, self._runtime, self._group, self._name = bus, runtime, group, name
         self._catalogue, self._handler, self._given_slots = catalogue, handler, slots
@@ -167,7 +176,7 @@ class Consumer:
         self._seen_connections = -1
         self._next_idle_scan = 0.0
         self._failure: EvalbusError | None = None
-        self._rests_until = float("-inf")
+        self._resting, self._disks = Resting(runtime, told), disks
 
     def stop(self) -> None:
         """Take nothing new and hand back what is held."""
@@ -217,9 +226,11 @@ class Consumer:
             if not self._served and self._opened is not None:
                 await unless(self._stopping, self._opened(_LOOK_EVERY))
                 looked = float("-inf")
-            elif not self._served or self._runtime.now() < self._rests_until:
+            elif not self._served:
                 await self._pause(_BLOCK_MS / 1000)
-            elif free <= 0:
+            elif await self._rests():
+                await self._pause(min(max(self._resting.seconds, _SHORTEST), _BLOCK_MS / 1000))
+            elif (free := self._resting.room(free, len(self._tried()))) <= 0:
                 if all(self._only_waits(lease) for lease in self._holding.values()):
                     for lease in await self._take_over(self._served, 1):
                         self._start(lease)
@@ -227,6 +238,20 @@ class Consumer:
             else:
                 for lease in await self._next(self._served, free):
                     self._start(lease)
+
+    async def _rests(self) -> bool:
+        """Whether this machine takes nothing now."""
+        resting = self._resting
+        if resting.is_on and not resting.seconds:
+            await resting.look()
+        if not resting.is_on and self._disks is not None and (why := self._disks.full()):
+            await resting.begin(machine_error(why, self._disks.recheck), min(one.lease for one in self._served))
+        if any(resting.has_lasted(self._runtime.now() - since) for since in self._tried()):
+            await resting.went_well()
+        return resting.is_on
+
+    def _tried(self) -> list[float]:
+        return [lease.tries for lease in self._holding.values() if lease.tries is not None]
 
     def _slots(self, served: Sequence[Served]) -> int:
         return self._given_slots or max((one.suite.concurrency for one in served), default=1)
@@ -294,6 +319,8 @@ class Consumer:
     # --- holding -----------------------------------------------------------------------------------------
 
     def _start(self, lease: Lease) -> None:
+        if self._resting.tries:
+            lease.tries = self._runtime.now()
         self._holding[lease.entry.batch, lease.entry.id] = lease
         lease.task = asyncio.create_task(self._drive(lease))
 
@@ -311,21 +338,48 @@ class Consumer:
         except asyncio.CancelledError:
             if not lease.fenced:
                 await self._handler.give_back(lease)
-        except EvalbusError as error:
-            if isinstance(error, ArtifactMissing) and await self._is_void(lease):
-                self._seen_connections = -1  # the entry may still be ours
-                log.warning("lease.lost", batch=entry.batch, run=entry.run, why=str(error))
-                return
-            log.error("role.failed", batch=entry.batch, run=entry.run, why=str(error))
-            self._failure = self._failure or error
-        except Exception:
-            # Not the solver's and not the scorer's doing: those are holes. The entry stays pending, so that another
-            # machine may fare better; if none does, it ends as poison.
-            self._rests_until = self._runtime.now() + self._lease_of(lease)
-            log.exception("handler.broke", batch=entry.batch, run=entry.run)
+        except Exception as error:
+            await self._failed(lease, error)
+        else:
+            if lease.ref is not None and not lease.fenced:
+                await self._resting.went_well()
         finally:
             self._holding.pop((entry.batch, entry.id), None)
             self._freed.set()
+
+    async def _failed(self, lease: Lease, error: Exception) -> None:
+        """One could not be driven to its end: whose doing it is says what becomes of it, and of this process."""
+        entry = lease.entry
+        if isinstance(error, ArtifactMissing) and await self._is_void(lease):
+            self._seen_connections = -1  # the entry may still be ours
+            log.warning("lease.lost", batch=entry.batch, run=entry.run, why=str(error))
+        elif (fault := fault_of(error)) is not None:
+            await self._hand_back(lease, fault)
+        elif isinstance(error, EvalbusError):
+            log.error("role.failed", batch=entry.batch, run=entry.run, why=str(error))
+            self._failure = self._failure or error
+            if not isinstance(error, ServerError):  # it is this process that ends, and no fault of the run's
+                await self._give_back(lease)
+        else:
+            # Not the solver's and not the scorer's doing: those are holes. The entry stays pending, so that another
+            # machine may fare better; if none does, it ends as poison.
+            log.exception("handler.broke", batch=entry.batch, run=entry.run)
+            await self._resting.begin(error, self._lease_of(lease))
+
+    async def _hand_back(self, lease: Lease, fault: MachineError) -> None:
+        """Let another machine have it, at once and uncounted, and rest: first, or a slot here would take it again."""
+        entry = lease.entry
+        if fault.recheck is None and self._disks is not None:
+            fault.recheck = self._disks.recheck
+        log.warning("machine.unfit", batch=entry.batch, run=entry.run, why=str(fault))
+        await self._resting.begin(fault, self._lease_of(lease))
+        await self._give_back(lease)
+
+    async def _give_back(self, lease: Lease) -> None:
+        try:
+            await self._handler.give_back(lease)
+        except EvalbusError as error:
+            self._failure = self._failure or error
 
     async def _is_void(self, lease: Lease) -> bool:
         """Whether the lease is known not to hold any more.

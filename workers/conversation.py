@@ -27,11 +27,12 @@ from typing import Any, Final, NoReturn, TypeAlias
 import structlog
 
 from bus.chain import EMPTY_HEAD, next_head
-from bus.errors import EvalbusError, InputError
+from bus.errors import EvalbusError, InputError, MachineError
 from bus.port import Bus, Event, Receipt, Ref, Runtime
 from bus.types import Decision, Digest, Verb
 from workers.attendance import Attendance
 from workers.consumer import Lease
+from workers.machine import fault_of
 from workers.redaction import redacted
 from workers.solver_time import SolverTime
 
@@ -325,6 +326,12 @@ class Conversation:
         """A server that is gone, or a broken invariant, is not told to the solver, which would make a hole of it."""
         try:
             yield
+        except MachineError as error:
+            await self.leave(Broken(error))
+        except (OSError, ExceptionGroup) as error:  # several calls of tools fail as a group
+            if (fault := fault_of(error)) is None:
+                raise
+            await self.leave(Broken(fault))
         except InputError:  # of the solver's own making
             raise
         except EvalbusError as error:

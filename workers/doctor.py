@@ -18,7 +18,7 @@ from bus.sentinel import located
 from bus.target import Target
 from bus.topology import Primary, Topology
 from bus.types import Plane
-from workers.checkup.batches import find_left, judge_left
+from workers.checkup.batches import find_left, find_resting, judge_left, judge_resting
 from workers.checkup.findings import Finding, Level, exit_code
 from workers.checkup.machine import judge_machine
 from workers.checkup.server import judge_server
@@ -71,7 +71,7 @@ async def _look(url: str | None, home: Path, plane: Plane) -> dict[str, Sequence
         try:
             primaries = await _primaries(endpoint.target, plane)
             servers = {one.target.redacted: judge_server(await take_vitals(one.target)) for one in primaries}
-            left = judge_left(await find_left(primaries, plane))
+            left = judge_left(await find_left(primaries, plane)) + judge_resting(await find_resting(primaries, plane))
         except (ReplyError, ServerUnfit) as error:
             if fitness.level is not Level.PROBLEM:
                 fitness = Finding(fitness.question, Level.PROBLEM, str(error))

@@ -46,6 +46,7 @@ from workers.outcome import Outcome
 from workers.progress import Progress
 from workers.redaction import hide_access
 from workers.rescoring import check_source, next_name
+from workers.rests import RestNews
 from workers.role_options import Role, RoleOptions
 from workers.runtime import SystemRuntime
 from workers.secret_files import glance
@@ -58,6 +59,7 @@ from workers.whole import Closing, Whole, closing_of, counters_of, whole_of
 __all__ = ["Fetched", "JobOptions", "batch_name", "fetch_outcome", "fetched", "info_of", "log_directory", "run_job"]
 
 _LOOK_EVERY = 0.2  # seconds between two looks at the batch's counters
+_LOOK_FOR_RESTS = 2.0  # seconds between two looks at who takes nothing
 _SCORERS = 2
 _HAND_BACKS = 20  # of a run, beside its deliveries, before it counts as one that its workers do not survive
 _SHORTEST_LIFE = 10_000  # ms; a disk of a process that was merely slow should not be given up
@@ -503,7 +505,7 @@ async def _watch(
     """Show the batch until it has ended, the user stops it, or a process says that it cannot go on."""
     loop = asyncio.get_running_loop()
     failed = asyncio.create_task(fleet.failed())
-    holes = FirstHoles()
+    holes, rests, looked = FirstHoles(), RestNews(), float("-inf")
     try:
         while not told.is_set():
             counters = await counters_of(bus, whole)
@@ -513,6 +515,10 @@ async def _watch(
                 progress.note(fleet.restarts.popleft())
             for line in await holes.news(bus, whole, counters):
                 progress.note(line)
+            if loop.time() - looked >= _LOOK_FOR_RESTS:
+                looked = loop.time()
+                for line in await rests.lines(bus):
+                    progress.note(line)
             if counters.status in (BatchStatus.CLOSED, BatchStatus.INCONCLUSIVE):
                 return
             fleet.one_ended.clear()

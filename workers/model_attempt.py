@@ -37,6 +37,7 @@ from bus.port import Chunk, ModelCall, ModelReply, Runtime
 from bus.types import Decision, Digest, Verb
 from workers.conversation import GIVEN_UP_BEFORE, Over, event_json
 from workers.endpoints import Endpoint, EndpointError, Prepared, RateLimitedError, RefusedAnswerError, Reply, Stream
+from workers.machine import insisted
 from workers.metering import Meter
 from workers.model import Completion, reply_event
 from workers.model_party import CallBus, Party
@@ -51,6 +52,8 @@ log = structlog.get_logger("evalbus.model")
 _LONG: Final = MAX_PAYLOAD // 2
 """Bytes of an event; a longer reply travels beside the transcript, by its digest."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0  # seconds between two questions for a place, or for room in the budget
+_INSIST: Final = 10.0
+"""Seconds for which a reply that was paid for is tried to be stored."""
 _BINDS = 3  # times that an answer is presented whose chunks did not all arrive
 
 
@@ -270,7 +273,9 @@ class Attempt:
         """The event of a long reply, which names it instead of telling it."""
         told = json.loads(event)
         data = json.dumps(told.pop("reply"), ensure_ascii=False).encode("utf-8", "surrogatepass")
-        return event_json({**told, "artifact": await self._bus.put_blob(self._conversation.ref.batch, data)})
+        batch = self._conversation.ref.batch
+        digest = await insisted(self._site.runtime, _INSIST, lambda: self._bus.put_blob(batch, data))
+        return event_json({**told, "artifact": digest})
 
     def _learn(self, reply: Reply) -> None:
         told = None if reply.usage.estimated else reply.usage.input

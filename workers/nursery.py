@@ -28,6 +28,7 @@ are JSON; a request has the keys of `Request`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -49,6 +50,8 @@ except ImportError:  # a Python without libffi: then the kernel's two services b
 
 _LENGTH = struct.Struct("!I")
 _FDS = 4
+_OF_THE_MACHINE = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EIO, errno.ENOSPC, errno.ESTALE)
+"""Why a command is not started that has nothing to do with it. ENOMEM may be the suite's own limit."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -67,10 +70,14 @@ class Request(TypedDict):
 
 
 class Answer(TypedDict, total=False):
-    """How a command ended: `exit` (negative: by that signal), or `failed`: why it could not be started."""
+    """How a command ended: `exit` (negative: by that signal), or `failed`: why it could not be started.
+
+    `machine` beside it: that was this machine's doing, and no word about the command.
+    """
 
     exit: int
     failed: str
+    machine: bool
 
 
 def send_request(control: socket.socket, request: Request, fds: list[int]) -> None:
@@ -135,7 +142,14 @@ class Nursery:
         """Fork and exec. What fails is answered by the child, on the command's own socket."""
         status = socket.socket(fileno=fds.pop())
         parent = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # no memory, no more processes
+            with status:
+                _answer(status, {"failed": error.strerror or repr(error), "machine": True})
+            for fd in fds:
+                os.close(fd)
+            return
         if pid == 0:
             _become(request, fds, status, parent)
         for fd in fds:
@@ -151,11 +165,10 @@ class Nursery:
                 status = self.running.pop(pid, None)
                 if status is None:
                     continue
-                answer: Answer = {"exit": code}
                 with contextlib.suppress(KeyError):
                     self.selector.unregister(status)
-                with status, contextlib.suppress(OSError):
-                    status.sendall(json.dumps(answer).encode() + b"\n")
+                with status:
+                    _answer(status, {"exit": code})
         if not self.running:
             for orphan in children():
                 kill(orphan)
@@ -187,10 +200,14 @@ def _become(request: Request, fds: list[int], status: socket.socket, parent: int
         os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 - no shell is the point
     except BaseException as error:  # whatever it is: two processes may not go on from here
         what = error.strerror if isinstance(error, OSError) and error.strerror else repr(error)
-        answer: Answer = {"failed": what}
-        with contextlib.suppress(OSError):
-            status.sendall(json.dumps(answer).encode() + b"\n")
+        ours = isinstance(error, OSError) and error.errno in _OF_THE_MACHINE
+        _answer(status, {"failed": what, "machine": True} if ours else {"failed": what})
     os._exit(127)
+
+
+def _answer(status: socket.socket, answer: Answer) -> None:
+    with contextlib.suppress(OSError):
+        status.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def _limit(request: Request) -> None:

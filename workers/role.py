@@ -36,9 +36,11 @@ from workers.bundle import BundleKey, fetch, take_key
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.leftovers import clear_leftovers
+from workers.machine import Disks
 from workers.observing.starting import Observing, observing
 from workers.planner import Planner
 from workers.redaction import hide_access
+from workers.rests import telling
 from workers.role_options import STOPPED, Role, RoleOptions
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
@@ -147,10 +149,12 @@ async def _built(
         yield _Built(planner if options.archive is None else _with_archivist(planner, bus, options), [bus])
     elif options.role is Role.SCORER:
         scorer = ScorerRole(bus, runtime, name, work, bus.limits_of)
+        consumer = Consumer(
+            bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots, opened=bus.opened,
+            disks=Disks([work.parent]), told=telling(bus, name, watched.rests),
+        )  # fmt: skip
         try:
-            yield _Built(
-                Consumer(bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots, opened=bus.opened), [bus]
-            )
+            yield _Built(consumer, [bus])
         finally:
             await scorer.aclose()
     else:
@@ -161,10 +165,11 @@ async def _built(
         worker = Worker(bus, runtime, name, work, bus.limits_of, room.tools_of(bus, runtime))
         runs = Consumer(
             bus, runtime, Group.WORKER, name, catalogue, worker, options.slots, quarantine=room.quarantine,
-            opened=bus.opened,
+            opened=bus.opened, disks=Disks([work.parent]), told=telling(bus, name, watched.rests),
         )  # fmt: skip
+        tools = room.consumer(beside, runtime, name, catalogue, telling(bus, ConsumerId(f"{name} (tools)")))
         try:
-            yield _Built(Together([runs, room.consumer(beside, runtime, name, catalogue)]), [bus, beside])
+            yield _Built(Together([runs, tools]), [bus, beside])
         finally:
             await worker.aclose()
             await room.aclose()

@@ -3,6 +3,10 @@
 It judges what was sealed and nothing else: the transcript's chain is computed again and must end in the sealed head,
 and the workspace must have the sealed tree's hash. A batch that scores another one anew has both from there.
 
+What this machine cannot read, or has no room for, is not judged by it: only bytes that were read, and are not those
+that were sealed, are a hole, `artifact_corrupt`. Bytes that nobody has found in as many deliveries as a run has are
+one, too: `artifact_missing`.
+
 A judgement that cannot be had (the scorer raises, takes too long, cannot read its own output) is a hole,
 `scorer_error`, or what a model that judges calls it (`workers.judging`): never a fail, and never a pass.
 """
@@ -20,7 +24,7 @@ from typing import Any
 import structlog
 
 from bus.chain import EMPTY_HEAD, next_head
-from bus.errors import ViolationError
+from bus.errors import ArtifactNotFound, ViolationError
 from bus.port import BatchSpec, Bus, Event, Judgement, Ref, Runtime
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId
 from workers.cases import Case
@@ -28,7 +32,9 @@ from workers.catalogue import Served
 from workers.consumer import Lease
 from workers.judging.binding import other_judge
 from workers.judging.judge import Bench, Judge, Judged
+from workers.machine import OF_ITS_OWN, fault_of, insisted, machine_error
 from workers.model_plane import LimitsOf
+from workers.programs import check_present
 from workers.redaction import redacted
 from workers.scoring import ComparingScorer, Score, Scorer, ScorerError, Sealed, make_scorer
 from workers.solving import Closable
@@ -52,8 +58,11 @@ def head_of(events: Sequence[Event]) -> Digest:
 
 
 def _unpack(data: bytes, folder: Path) -> None:
-    remove_tree(folder)
-    make_directory(folder)
+    try:
+        remove_tree(folder)
+        make_directory(folder)
+    except OSError as error:  # whatever it is: the directory is this machine's own
+        raise machine_error(f"{folder}: {error.strerror or error}") from error
     unpack(data, folder)
 
 
@@ -82,6 +91,8 @@ class ScorerRole:
             if suite.judge not in self._judges:
                 self._judges[suite.judge] = Judge(suite, self._limits_of)
         elif suite.digest not in self._scorers:
+            if suite.scorer.kind == "command":
+                check_present([("scorer.command", suite.scorer.command)], suite.source)
             self._scorers[suite.digest] = make_scorer(suite)
 
     def time_of(self, served: Served) -> float:
@@ -119,7 +130,13 @@ class ScorerRole:
             else:
                 judged = await self._verdict(lease, ref, served, events, Sealed(answer))
         except (ViolationError, TreeError) as error:
+            if (fault := fault_of(error, OF_ITS_OWN)) is not None:
+                raise fault from error
             return await self._hole(lease, ref, "artifact_corrupt", str(error))
+        except ArtifactNotFound as error:
+            if int(granted["attempts"]) < served.info.spec.max_deliveries:
+                raise
+            return await self._hole(lease, ref, "artifact_missing", str(error))
         except ScorerError as error:
             return await self._hole(lease, ref, error.why, str(error))
         lease.ending = True
@@ -144,7 +161,8 @@ class ScorerRole:
             return await self._judges[served.judge].judge(bench, case, sealed.answer)
         score = await self._score(suite, case, sealed)
         if score.kept is not None:
-            kept = await self._bus.put_blob(ref.batch, score.kept)
+            data = score.kept
+            kept = await insisted(self._runtime, served.lease, lambda: self._bus.put_blob(ref.batch, data))
             score = replace(score, value=json.dumps({"value": score.value, "verdict": kept}, ensure_ascii=False))
         return Judged(score, served.judge)
 
@@ -171,14 +189,17 @@ class ScorerRole:
             raise ViolationError("the sealed answer names another tree")
         text: str | None = answer.get("text")
         if text is None:
-            return (await self._bus.get_blob(_origin(served), Digest(answer["artifact"]))).decode("utf-8")
+            return (await self._read(served, Digest(answer["artifact"]))).decode("utf-8")
         return text
+
+    async def _read(self, served: Served, digest: Digest) -> bytes:
+        return await insisted(self._runtime, served.lease, lambda: self._bus.get_blob(_origin(served), digest))
 
     async def _in_its_tree(
         self, lease: Lease, ref: Ref, served: Served, granted: Mapping[str, Any], events: Sequence[Event], answer: str
     ) -> Judged:
         """The verdict on an answer and the workspace that was sealed with it, which is unpacked meanwhile."""
-        data = await self._bus.get_blob(_origin(served), Digest(granted["artifact"]))
+        data = await self._read(served, Digest(granted["artifact"]))
         folder = directory_of(self._work, ref.batch, ref.run, ref.gen)
         try:
             await asyncio.to_thread(_unpack, data, folder)

@@ -3,7 +3,8 @@
 Three things may come out, and they must not be mistaken for each other. The candidate was right, or wrong: a
 `Score`. Or the judging itself went wrong (it crashed, ran out of time, gave no verdict that can be read): a
 `ScorerError`, which makes the run a hole with that name. Counting it as a failure of the candidate would move
-the pass rate for a reason that has nothing to do with the candidate.
+the pass rate for a reason that has nothing to do with the candidate. And a machine that can't judge (its disk is full)
+is neither: that is a `MachineError`, and another scorer's run.
 
     exact     the answer is the target
     includes  the answer contains the target
@@ -33,6 +34,8 @@ from bus.errors import EvalbusError
 from workers.cases import Case
 from workers.commands import CommandError, Finished, fill, passed_on, run_limited
 from workers.comparing import Compare, TargetError, includes, is_exact, is_number, patterns_of
+from workers.machine import OF_ITS_OWN, fault_of
+from workers.programs import fault_of_absence
 from workers.searching import SearchError, is_found
 from workers.suite import Suite, function_of
 from workers.trees import TreeError
@@ -175,6 +178,8 @@ class _CommandScorer:
                 try:
                     copy_of_case(self.suite, table.files, case, workspace)
                 except TreeError as error:
+                    if (fault := fault_of(error, OF_ITS_OWN)) is not None:
+                        raise fault from error
                     raise ScorerError(f"the hidden files cannot be copied: {error}") from error
             values = {
                 "python": sys.executable,
@@ -210,6 +215,8 @@ async def _run(
     try:
         return await run_limited(argv, cwd=cwd, stdin=stdin, env=env, timeout=timeout, limits=limits)
     except CommandError as error:
+        if (fault := fault_of_absence(argv[0])) is not None:
+            raise fault from error
         raise ScorerError(str(error)) from error
 
 
@@ -232,6 +239,8 @@ class _TaskScorer:
         except EvalbusError:
             raise
         except Exception as error:
+            if (fault := fault_of(error)) is not None:
+                raise fault from error
             raise ScorerError(describe(error)) from error
         return replace(_verdict(self.suite, passed, value), kept=kept)
 
@@ -251,6 +260,8 @@ class _PythonScorer:
             async with asyncio.timeout(self.suite.scorer.timeout):
                 verdict = await call_guarded(self.function, case, sealed)
         except UserCodeError as error:
+            if (fault := fault_of(error)) is not None:
+                raise fault from error
             raise ScorerError(error.placed) from error
         except TimeoutError:
             raise ScorerError(f"timed out after {self.suite.scorer.timeout:g} s") from None

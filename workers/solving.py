@@ -2,14 +2,13 @@
 
 Whatever the candidate's code does wrong is a `SolverError` with one line for the hole that the run becomes. The
 rest passes: a cancellation (the worker is stopping, or the run's lease is gone) must not be taken for the
-candidate's failure, and is never swallowed here; nor may a full disk, which says nothing of the candidate.
+candidate's failure, and is never swallowed here; nor may the machine's (`workers.machine`).
 
 The overall time of a run is the worker's to keep; a command's own limits are kept here.
 """
 
 from __future__ import annotations
 
-import errno
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ import structlog
 
 from workers.cases import Case
 from workers.commands import CommandError, fill, passed_on, run_limited
+from workers.machine import fault_of
+from workers.programs import fault_of_absence
 from workers.redaction import redacted
 from workers.run import Run
 from workers.suite import Suite, function_of
@@ -33,9 +34,6 @@ __all__ = ["Closable", "Solver", "SolverError", "SolverTimeoutError", "make_solv
 
 
 log = structlog.get_logger("evalbus.solving")
-
-_OF_THE_MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What a disk says that takes no more. On another machine the same run may write as it likes."""
 
 
 class SolverError(Exception):
@@ -102,8 +100,8 @@ class _PythonSolver:
         try:
             answer = await call_guarded(self.function, case, run)
         except UserCodeError as error:
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno in _OF_THE_MACHINE:
-                raise error.__cause__ from None
+            if (fault := fault_of(error)) is not None:
+                raise fault from error
             if error.place not in self.told:
                 self.told.add(error.place)
                 said = "".join(traceback.format_exception(error.__cause__))
@@ -138,6 +136,8 @@ class _CommandSolver:
                 limits=self.suite.limits.of_commands,
             )
         except CommandError as error:
+            if (fault := fault_of_absence(command[0])) is not None:
+                raise fault from error
             raise SolverError(str(error)) from error
         finally:
             prompt_file.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from bus.server import ServerStatus
 from bus.types import BatchId
 from workers.job import batch_name, fetch_outcome
 from workers.outcome import render
+from workers.rests import rests_of
 from workers.whole import Whole, counters_of, parked_in, rows_of, whole_of
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ async def show_all(bus: ServerBus, console: Console) -> None:
             counts.holes, sum(counts.refusals.values()),
         )  # fmt: skip
         lines.append([name, counts.status.value, *map(str, numbers)])
+    await _show_rests(bus, console)
     if len(lines) == 1:
         console.print("no batches on this server", markup=False)
         return
@@ -82,9 +84,16 @@ async def show_one(bus: ServerBus, batch: str, console: Console) -> None:
         console.print(text, soft_wrap=True, markup=False)
     if len(held) > _MANY:
         console.print(f"  and {len(held) - _MANY} more", markup=False)
+    await _show_rests(bus, console)
     parked = [placed.row.run for placed in await parked_in(bus, whole)]
     if parked:
         console.print(f"parked     {', '.join(parked[:_MANY])}: another judge answered than was bound", markup=False)
+
+
+async def _show_rests(bus: ServerBus, console: Console) -> None:
+    """Who takes nothing now, and why: what waits may wait for them."""
+    for one in await rests_of(bus):
+        console.print(f"resting    {one.line}", soft_wrap=True, markup=False)
 
 
 async def _shown_as(bus: ServerBus, name: BatchId) -> BatchId:

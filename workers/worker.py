@@ -22,16 +22,18 @@ from pathlib import Path
 import structlog
 
 from bus.port import BatchSpec, Bus, Ref, Runtime
-from bus.types import ConsumerId, Gen, LeaseId
+from bus.types import ConsumerId, Digest, Gen, LeaseId
 from workers.cases import Case
 from workers.catalogue import Served
 from workers.consumer import Lease
 from workers.conversation import Again, Answered, Broken, Conversation, Over, Verdict, event_json
+from workers.machine import fault_of, insisted
 from workers.model import Model
 from workers.model_attempt import Site
 from workers.model_calls import ModelCalls
 from workers.model_plane import LimitsOf, ModelPlane
 from workers.model_table import other_model
+from workers.programs import check_present
 from workers.redaction import redacted
 from workers.run import Run, seed_of
 from workers.solver_time import SolverTime
@@ -93,6 +95,10 @@ class Worker:
             if suite.candidate not in self._planes:
                 self._planes[suite.candidate] = ModelPlane(suite.model, suite.target, self._limits_of)
         if suite.digest not in self._solvers:
+            commands = [("solver.command", suite.solver.command)]
+            commands += [(f"tools.{name}.command", tool.command) for name, tool in suite.tools.items()]
+            commands += [(f"mcp.{name}.command", server.command) for name, server in suite.mcp.items()]
+            check_present(commands, suite.source)
             self._solvers[suite.digest] = make_solver(suite)
 
     def time_of(self, served: Served) -> float:
@@ -134,7 +140,11 @@ class Worker:
         try:
             while True:
                 time.restart()
-                match await self._attempt(served, conversation, time, folder):
+                try:
+                    verdict = await self._attempt(served, conversation, time, folder)
+                except TreeError as error:  # of the suite's: its template cannot be copied, on no machine
+                    verdict = Over("workspace_error", str(error))
+                match verdict:
                     case Answered(text):
                         return await self._seal(lease, served, conversation, text, folder)
                     case Over(why, detail):
@@ -245,16 +255,18 @@ class Worker:
             try:
                 packed: Packed = await asyncio.to_thread(_pack, folder, served.suite.workspace.ignore)
             except TreeError as error:
+                if (fault := fault_of(error)) is not None:
+                    raise fault from error
                 await self._hole(lease, "workspace_error", str(error))
                 return
-            tree_hash, artifact = packed.tree_hash, await self._bus.put_blob(ref.batch, packed.data)
+            tree_hash, artifact = packed.tree_hash, await self._store(served, ref, packed.data)
         # The head that is scored commits to the tree as well: the event names it.
         event = {"kind": "answer", "text": answer, "tree": tree_hash}
         if len(answer) > _LONG:
             data = answer.encode("utf-8", "replace")
             event = {
                 "kind": "answer",
-                "artifact": await self._bus.put_blob(ref.batch, data),
+                "artifact": await self._store(served, ref, data),
                 "tree": tree_hash,
             }
         payload = event_json(event)
@@ -263,6 +275,9 @@ class Worker:
         (log.debug if decision.applied else log.warning)(
             "run.sealed" if decision.applied else "seal.refused", decision=str(decision)
         )
+
+    async def _store(self, served: Served, ref: Ref, data: bytes) -> Digest:
+        return await insisted(self._runtime, served.lease, lambda: self._bus.put_blob(ref.batch, data))
 
     async def _hole(self, lease: Lease, why: str, detail: str) -> None:
         lease.ending = True

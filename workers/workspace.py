@@ -19,6 +19,7 @@ from bus.types import BatchId, Gen, RunId
 from workers.archives import Packed, pack, unpack
 from workers.cases import Case
 from workers.commands import Finished, Limits, fill, run_limited
+from workers.machine import OF_ITS_OWN, fault_of, machine_error
 from workers.suite import Suite
 from workers.trees import TreeError, copy_tree, ignored, remove_tree, tree_hash
 
@@ -156,7 +157,7 @@ def prepare(suite: Suite, case: Case, path: Path) -> Workspace:
     """A run's workspace at `path`, from the suite's template; what was there before is removed.
 
     Without a table `[workspace]` there is nothing to make, and it is removed when the path is first asked for. Raises
-    `TreeError`.
+    `TreeError`, and `MachineError` for a directory of its own that this machine cannot have.
     """
     table, limits, values = suite.workspace, suite.limits.of_commands, {"suite": str(suite.root), "id": case.id}
     if table is None:  # the disk is not asked for what nobody may ever look at
@@ -166,9 +167,14 @@ def prepare(suite: Suite, case: Case, path: Path) -> Workspace:
             remove_tree(path)
         make_directory(path)
     except OSError as error:
-        raise TreeError.from_os(error) from error
+        raise machine_error(f"{path}: {error.strerror or error}") from error
     if table.template is not None:
-        copy_of_case(suite, table.template, case, path, table.ignore)
+        try:
+            copy_of_case(suite, table.template, case, path, table.ignore)
+        except TreeError as error:
+            if (fault := fault_of(error, OF_ITS_OWN)) is not None:
+                raise fault from error
+            raise
     return Workspace(path, limits, values)
 
 

@@ -9,13 +9,14 @@ from bus.errors import ReplyError
 from bus.keys import BatchKeys, registry
 from bus.redis_bus import status_of
 from bus.replies import pairs_of
+from bus.rests import Resting, resting_at
 from bus.topology import Primary
 from bus.types import BatchId, Plane
 from bus.values import BatchStatus, Group
 from bus.wire import Reply, Wire
 from workers.checkup.findings import Finding, Level
 
-__all__ = ["Left", "find_left", "judge_left"]
+__all__ = ["Left", "find_left", "find_resting", "judge_left", "judge_resting"]
 
 _SILENT = 60.0  # seconds: each role asks for its entries, or renews them, several times a minute
 _NAMED = 3
@@ -47,6 +48,24 @@ async def find_left(primaries: Sequence[Primary], plane: Plane) -> list[Left]:
         finally:
             wire.close()
     return sorted(found, key=lambda one: one.batch)
+
+
+async def find_resting(primaries: Sequence[Primary], plane: Plane) -> list[Resting]:
+    """Who takes no work on a plane. Raises ServerUnreachable, ReplyError."""
+    for primary in primaries:
+        if 0 in primary.shards:
+            wire = await Wire.open(primary.target.address(), silence=5.0)
+            try:
+                return await resting_at(wire, plane, 0)
+            finally:
+                wire.close()
+    return []
+
+
+def judge_resting(resting: Sequence[Resting]) -> list[Finding]:
+    """Machines that something is wrong with."""
+    remedy = "it works again by itself when that is put right"
+    return [Finding("machines", Level.WARNING, one.line, remedy) for one in resting]
 
 
 async def _of_shard(wire: Wire, plane: Plane, shard: int) -> AsyncIterator[Left]:

@@ -113,6 +113,8 @@ REFUSALS = {
 }
 
 HOLES = {
+    "artifact_corrupt": "what was sealed was read, and is not what its digest says",
+    "artifact_missing": "no scorer found what was sealed in the artifact store",
     "candidate_mismatch": "another candidate answered than the one that was bound",
     "endpoint_error": "the model's endpoint would not, or could not, answer",
     "judge_error": "the judge could not be asked",

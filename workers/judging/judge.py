@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from bus.errors import InputError
+from bus.errors import InputError, MachineError
 from bus.port import Bus, Ref, Runtime
 from bus.types import Digest
 from workers.cases import Case
@@ -23,6 +23,7 @@ from workers.consumer import Lease
 from workers.judging.hearing import Hearing, JudgeError, JudgeSteps
 from workers.judging.prompt import JudgePrompt
 from workers.judging.reading import grade_of
+from workers.machine import insisted
 from workers.model import Completion, Model
 from workers.model_attempt import Site
 from workers.model_calls import ModelCalls
@@ -37,6 +38,7 @@ __all__ = ["Bench", "Judge", "Judged"]
 log = structlog.get_logger("evalbus.judge")
 
 _SHOWN: Final = 200  # characters of an answer without a grade, in the hole's detail
+_INSIST: Final = 10.0  # seconds for which an answer that was paid for is tried to be stored
 _TICK: Final = 0.05  # seconds at least between two looks at a clock that stands
 _GRACE: Final = 10.0  # seconds for a request that is given up to be off the books
 
@@ -110,10 +112,15 @@ class Judge:
                 said = await model.complete(messages)
                 grade = await grade_of(said.text, self._suite)
                 if grade is not None:
-                    kept = await bench.bus.put_blob(bench.ref.batch, said.text.encode("utf-8", "surrogatepass"))
+                    data = said.text.encode("utf-8", "surrogatepass")
+                    kept = await insisted(
+                        bench.runtime, _INSIST, lambda data=data: bench.bus.put_blob(bench.ref.batch, data)
+                    )
                     value = json.dumps({"grade": grade.name, "judgement": kept}, ensure_ascii=False)
                     return self._judged(said, Score(grade.bin, value))
                 log.info("judgement.unparsed", said=_brief(said))
+        except MachineError:
+            raise
         except InputError as error:  # a question that cannot be sent, an answer that cannot be kept
             raise JudgeError("judge_error", str(error)) from error
         assert said is not None, "it was asked once at least"

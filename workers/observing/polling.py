@@ -13,6 +13,7 @@ from bus.errors import EvalbusError
 from bus.port import Group
 from bus.types import BatchId
 from workers.observing.prometheus import Metrics
+from workers.rests import rests_of
 
 __all__ = ["poll_batches"]
 
@@ -30,6 +31,7 @@ async def poll_batches(bus: ServerBus, metrics: Metrics, only: BatchId | None, e
     told: set[BatchId] = set()
     while True:
         try:
+            metrics.resting(len(await rests_of(bus)))
             open_ones = {name for name in await bus.batches() if only in (None, name)}
             for name in open_ones | (told - ended.keys()):
                 await _tell(bus, metrics, name)

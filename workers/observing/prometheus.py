@@ -65,6 +65,17 @@ class Metrics:
             "evalbus_leases_lost", "Leases that a heartbeat found gone: fenced, or taken over.", own,
             registry=self.registry,
         )  # fmt: skip
+        self._resting = Gauge(
+            "evalbus_resting", "1 while this process takes nothing, for its machine cannot do the work.", own,
+            registry=self.registry,
+        )  # fmt: skip
+        self._rests_begun = Counter(
+            "evalbus_rests", "Times that this process began to rest, or rested on.", own, registry=self.registry
+        )
+        if role != "planner":
+            self._resting.labels(**self._own).set(0)
+        self._resting_all = Gauge("evalbus_resting_consumers", "Consumers of the plane that take nothing.", own,
+                                  registry=self.registry)  # fmt: skip
         batch = (*own, "batch")
         self._intended = Gauge("evalbus_batch_intended_runs", "Runs of the batch: its denominator.", batch,
                                registry=self.registry)  # fmt: skip
@@ -104,6 +115,16 @@ class Metrics:
         """As `Observer` has it."""
         for entry in entries:
             self._entries.labels(**self._own, group=entry.group.value, how=how).inc()
+
+    def rests(self, rests: bool) -> None:
+        """This process takes nothing; or does again."""
+        self._resting.labels(**self._own).set(int(rests))
+        if rests:
+            self._rests_begun.labels(**self._own).inc()
+
+    def resting(self, count: int) -> None:
+        """So many consumers of the plane take nothing."""
+        self._resting_all.labels(**self._own).set(count)
 
     def batch(self, batch: BatchId, counts: Counters, budget: int | None, waiting: Mapping[str, int]) -> None:
         """What a batch has come to; `waiting`: entries by group."""

@@ -55,6 +55,11 @@ class Observing:
         finally:
             task.cancel()
 
+    def rests(self, rests: bool) -> None:
+        """The role's consumer takes nothing, or does again."""
+        if self.metrics is not None:
+            self.metrics.rests(rests)
+
     def close(self) -> None:
         """Send what was not sent yet."""
         for provider in self.providers:

@@ -7,6 +7,7 @@ call may end:
 
 | what happened                              | what is said of it                                                 |
 |--------------------------------------------|--------------------------------------------------------------------|
+| this machine has not got the program       | it is not claimed: another machine's to make                       |
 | it died, or was stopped, before `tool_sent`| nothing: the message is delivered again, and claimed by another    |
 | the tool answered and sent the key back    | done                                                               |
 | the tool refused: nothing was done         | failed                                                             |
@@ -153,6 +154,8 @@ class Executor:
             tool = rows[0].tool
         box = self._boxes.of(served.suite)
         table = box.tables.get(tool)
+        if table is not None:
+            box.check(tool)
         count, part = 1 if table is None else table.slots, served.info.spec.part
         if part is not None and table is not None and table.effects != "none":
             # Who has a place is written down in each partition by itself, so each has some of them.

@@ -12,11 +12,12 @@ import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from workers.commands import fill, passed_on
+from workers.programs import fault_of_absence
 from workers.redaction import redacted
 from workers.tools.headers import complaint, headers_of
 from workers.tools.tables import McpTable
@@ -71,6 +72,11 @@ class McpServer:
         self._attempt: asyncio.Task[_Connection] | None = None
         self._owners: set[asyncio.Task[None]] = set()
 
+    @property
+    def command(self) -> Sequence[str] | None:
+        """What starts it; None for one that is reached by its address."""
+        return self._table.command
+
     async def call(self, tool: str, args: Mapping[str, object], meta: dict[str, object]) -> Answer:
         """Make a call. Raises `SilenceError`."""
         from mcp import MCPError  # noqa: PLC0415 - an optional dependency
@@ -105,6 +111,8 @@ class McpServer:
         return None
 
     def _unreachable(self, error: _UnreachableError) -> str:
+        if self.command and (fault := fault_of_absence(self.command[0])) is not None:
+            raise fault from error
         return f"the server {self.name} cannot be reached, nothing was asked: {error}"
 
     async def aclose(self) -> None:
@@ -219,7 +227,7 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """One tool of a server.
+    """One tool of a server. Where the server's program is not on this machine, its methods raise MachineError.
 
     An answer belongs to its request by the protocol's own numbers, so one that comes back without the key counts. A
     result that is an error does not say whether anything was done, unless its `_meta` does.
@@ -227,6 +235,11 @@ class McpTool:
 
     server: McpServer
     name: str
+
+    @property
+    def command(self) -> Sequence[str] | None:
+        """See `McpServer.command`."""
+        return self.server.command
 
     async def ready(self, *, probe: bool) -> str | None:
         """See `McpServer.ready`."""

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from workers.commands import CommandError, Finished, Limits, fill, passed_on, run_limited
+from workers.machine import machine_error
+from workers.programs import fault_of_absence
 from workers.tools.text import json_of
 from workers.tools.values import Answer, Order, SilenceError
 from workers.workspace import suite_environment
@@ -35,12 +37,16 @@ class ProgramTool:
     timeout: float
 
     async def run(self, order: Order) -> Answer:
-        """Make the call. Raises `SilenceError`."""
+        """Make the call. Raises `SilenceError`, and `MachineError` when nothing was started here."""
         if order.context.workspace is not None:
             return await self._in(order.context.workspace.path, order)
         # What it leaves may not be removable: litter, and no reason to lose what it said.
-        with tempfile.TemporaryDirectory(prefix="evalbus-tool-", ignore_cleanup_errors=True) as empty:
-            return await self._in(Path(empty), order)
+        try:
+            empty = tempfile.TemporaryDirectory(prefix="evalbus-tool-", ignore_cleanup_errors=True)
+        except OSError as error:
+            raise machine_error(f"no directory for a program: {error.strerror or error}") from error
+        with empty:
+            return await self._in(Path(empty.name), order)
 
     async def _in(self, directory: Path, order: Order) -> Answer:
         own = {**self.values, "workspace": str(directory)}
@@ -58,6 +64,8 @@ class ProgramTool:
                 limits=self.limits,
             )
         except CommandError as error:  # it was never started
+            if (fault := fault_of_absence(argv[0])) is not None:
+                raise fault from error
             return Answer(False, str(error))
         if finished.ok and not finished.truncated:
             return Answer(True, finished.stdout.decode("utf-8", "replace"), order.context.key)

@@ -14,6 +14,7 @@ from workers.catalogue import Catalogue, Served
 from workers.consumer import Consumer
 from workers.conversation import Conversation
 from workers.quarantine import Quarantine
+from workers.resting import Told
 from workers.suite import Suite
 from workers.tools.executor import Executor
 from workers.tools.plane import Tools
@@ -59,15 +60,17 @@ class Toolroom:
 
         return made
 
-    def consumer(self, bus: Bus, runtime: Runtime, name: ConsumerId, catalogue: Catalogue) -> Consumer:
-        """A consumer of the tools' stream, of the batches that the catalogue serves.
+    def consumer(
+        self, bus: Bus, runtime: Runtime, name: ConsumerId, catalogue: Catalogue, told: Told | None = None
+    ) -> Consumer:
+        """A consumer of the tools' stream, of the batches that the catalogue serves. `told`: of its rests.
 
         `bus` is its own, with a reading connection of its own: one that waits for runs would let no tool through.
         """
         executor = Executor(bus, runtime, name, self._boxes, self._wakings, self.quarantine)
         return Consumer(
             bus, runtime, Group.TOOLS, name, _ToolBatches(catalogue), executor, SLOTS,
-            independent=True, quarantine=self.quarantine, opened=catalogue.one_met,
+            independent=True, quarantine=self.quarantine, opened=catalogue.one_met, told=told,
         )  # fmt: skip
 
     async def aclose(self) -> None:

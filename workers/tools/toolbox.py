@@ -8,7 +8,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from bus.errors import MachineError
 from bus.types import Digest
+from workers.programs import fault_of_absence
 from workers.redaction import hide_variable, redacted
 from workers.suite import Suite
 from workers.tools.code import functions_of
@@ -48,11 +50,19 @@ class Toolbox:
         tool = self._tools[name]
         return await tool.ready(probe=self.tables[name].effects == "outside") if isinstance(tool, McpTool) else None
 
+    def check(self, name: str) -> None:
+        """Before a call is claimed that another machine may make as well. Raises MachineError."""
+        tool = self._tools[name]
+        command = tool.command if isinstance(tool, ProgramTool) else tool.command if isinstance(tool, McpTool) else None
+        if command and (fault := fault_of_absence(command[0])) is not None:
+            raise fault
+
     async def run(self, order: Order) -> Answer:
         """Make a call. Raises `SilenceError` when nobody knows what came of it; KeyError for an unknown tool.
 
         Of a tool without effects outside that is known: it failed. A workspace that a failed call has half changed is
-        the solver's to look at.
+        the solver's to look at. Raises MachineError when it cannot be made here; not of one with effects outside: that
+        was licensed, to be made here and nowhere else.
         """
         table = self.tables[order.tool]
         # Of what has effects outside, the executor has asked before it was licensed.
@@ -67,6 +77,10 @@ class Toolbox:
             silence = f"no answer within {table.timeout:g} s"
         except SilenceError as error:
             silence = str(error)
+        except MachineError as error:
+            if table.effects != "outside":
+                raise
+            return Answer(False, _clean(f"{error}; nothing was done"))
         else:
             read = answer.ok and table.effects != "outside"  # no effect, so nothing that a key could be lost of
             return Answer(answer.ok, _clean(answer.text), order.context.key if read else answer.echo)

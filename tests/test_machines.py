@@ -1,0 +1,436 @@
+"""Machines that are broken, beside others that are not: nothing of it is a verdict, nor a hole.
+
+A broken machine fails fast. Without more it would have a free slot before all others, and draw the whole batch: each
+run that it touches would be a hole, with the candidate's name on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bus.artifacts import ArtifactStore, DirectoryArtifacts
+from bus.errors import ArtifactNotFound, ArtifactUnreachable, MachineError
+from bus.port import BatchStatus, Bus, Counters, Group
+from bus.redis_bus import RedisBus
+from bus.target import Target
+from bus.types import BatchId, ConsumerId, Digest
+from tests.batches import FixedDoor
+from tests.suites import MINIMAL, make_suite
+from tests.waiting import until
+from workers import archives
+from workers.catalogue import Catalogue
+from workers.consumer import Consumer
+from workers.job import spec_of
+from workers.machine import Disks, fault_of, insisted, machine_error
+from workers.planner import Planner
+from workers.resting import Rest, Resting
+from workers.runtime import SystemRuntime
+from workers.scorer import ScorerRole
+from workers.worker import Worker
+
+BATCH = BatchId("b")
+RUNS = 12
+CASES = "".join(f'{{"id": "c{n}", "input": "1", "target": "1"}}\n' for n in range(RUNS))
+
+PLAIN = 'lease = "300ms"\nmax_deliveries = 2\nconcurrency = 4\n' + MINIMAL.replace(
+    'command = ["cat"]', 'python = "agent.py:solve"'
+)
+IN_A_TREE = PLAIN + '[workspace]\nignore = ["*.log"]\n'
+
+STORED = IN_A_TREE.replace("300ms", "1s")
+
+WRITES = """\
+async def solve(case, run):
+    await run.workspace.write("done.txt", case.input)
+    return case.input
+"""
+LARGE = """\
+import os
+
+async def solve(case, run):
+    (run.workspace.path / "large.bin").write_bytes(os.urandom(270_000))  # too much for the server
+    return case.input
+"""
+SCRATCH = """\
+async def solve(case, run):
+    (run.workspace.path / "used").write_text("1")
+    return case.input
+"""
+
+
+@dataclass(slots=True)
+class Machines:
+    """One batch on a server, and roles each of which stands for a machine of its own."""
+
+    target: Target
+    root: Path
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    buses: list[RedisBus] = field(default_factory=list)
+    handlers: list[Worker | ScorerRole] = field(default_factory=list)
+    rests: dict[str, list[Rest | None]] = field(default_factory=dict)
+    """What each has told of itself."""
+    suite: Any = None
+
+    def bus(self, artifacts: ArtifactStore | None = None) -> RedisBus:
+        """A connection, with the store that this machine reaches."""
+        store = artifacts or DirectoryArtifacts(self.root / "artifacts")
+        self.buses.append(RedisBus(FixedDoor(self.target.address()), SystemRuntime(), artifacts=store))
+        return self.buses[-1]
+
+    async def declare(self, toml: str, agent: str = WRITES) -> None:
+        """A batch, its planner, and nobody to work on it."""
+        self.suite = make_suite(self.root / "suite", toml, agent_DOT_py=agent, cases_DOT_jsonl=CASES)
+        bus = self.bus()
+        assert (await bus.create(spec_of(self.suite, BATCH))).applied
+        planner = Planner(bus, SystemRuntime(), ConsumerId("p"), Catalogue(bus, self.suite, BATCH))
+        self.tasks.append(asyncio.create_task(planner.run()))
+
+    def start(
+        self,
+        name: str,
+        kind: type[Worker | ScorerRole],
+        artifacts: ArtifactStore | None = None,
+        work: Path | None = None,
+        **options: Any,  # noqa: ANN401 - the consumer's
+    ) -> Consumer:
+        """A worker or a scorer on a machine called `name`."""
+        bus, runtime, told = self.bus(artifacts), SystemRuntime(), self.rests.setdefault(name, [])
+
+        async def tell(rest: Rest | None) -> None:
+            told.append(rest)
+
+        handler = kind(cast("Bus", bus), runtime, ConsumerId(name), work or self.root / "work" / name)
+        self.handlers.append(handler)
+        group = Group.WORKER if kind is Worker else Group.SCORER
+        served = Catalogue(bus, self.suite, BATCH)
+        consumer = Consumer(bus, runtime, group, ConsumerId(name), served, handler, told=tell, **options)
+        self.tasks.append(asyncio.create_task(consumer.run()))
+        return consumer
+
+    async def rested(self, name: str) -> str:
+        """Wait until that machine rests; why."""
+        await until(lambda: bool(self.rests.get(name)), f"{name} rests")
+        first = self.rests[name][0]
+        assert first is not None
+        return first.why
+
+    async def closed(self) -> Counters:
+        """The counters of the batch when it has closed; fails when a role fails before."""
+        async with asyncio.timeout(20):
+            while not (counters := await self.buses[0].counters(BATCH)).status.ended:
+                for task in self.tasks:
+                    if task.done():
+                        task.result()
+                await asyncio.sleep(0.01)
+        return counters
+
+    async def all_passed(self) -> None:
+        """Every run was scored: none is a hole, for what the broken machine held it has handed back."""
+        counters = await self.closed()
+        assert (counters.status, counters.bins, counters.holes) == (BatchStatus.CLOSED, {"pass": RUNS, "fail": 0}, 0)
+
+    async def aclose(self) -> None:
+        """End all."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        for handler in self.handlers:
+            await handler.aclose()
+        for bus in self.buses:
+            await bus.aclose()
+
+
+@pytest.fixture
+async def machines(server: Target, tmp_path: Path) -> AsyncIterator[Machines]:
+    """Nothing declared yet."""
+    one = Machines(server, tmp_path)
+    yield one
+    await one.aclose()
+
+
+def no_directory(root: Path) -> Path:
+    """A place below which nothing can be made: that of a home that cannot be written to, as root is told as well."""
+    (root / "a file").write_text("")
+    return root / "a file" / "work"
+
+
+# --- workers ----------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_can_make_no_workspace_hands_its_runs_back(machines: Machines, tmp_path: Path) -> None:
+    """It was there first, alone, and with a free slot for each that it gave up."""
+    await machines.declare(IN_A_TREE)
+    machines.start("broken", Worker, work=no_directory(tmp_path))
+    assert "Not a directory" in await machines.rested("broken")
+    machines.start("sound", Worker)
+    machines.start("scorer", ScorerRole)
+    await machines.all_passed()
+
+
+async def test_a_worker_that_cannot_store_what_it_sealed_hands_its_runs_back(machines: Machines) -> None:
+    """A file where the store's directory should be. The role ended by that, and its supervisor started it again."""
+    await machines.declare(STORED, LARGE)
+    (machines.root / "elsewhere").write_text("")
+    machines.start("broken", Worker, DirectoryArtifacts(machines.root / "elsewhere"))
+    assert "an artifact cannot be stored" in await machines.rested("broken")
+    machines.start("sound", Worker)
+    machines.start("scorer", ScorerRole)
+    await machines.all_passed()
+
+
+async def test_a_solver_that_meets_a_full_disk_loses_nothing_by_it(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The suite's own code writes, and its error is raised through the suite's own functions."""
+    write = Path.write_text
+
+    def full(path: Path, *args: Any, **kwargs: Any) -> int:  # noqa: ANN401 - whatever it takes
+        if "broken" in path.parts:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return write(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    wrapped = SCRATCH.replace("    (run", "    try:\n        (run").replace(
+        "    return", "    except OSError as error:\n        raise ValueError('no scratch file') from error\n    return"
+    )
+    await machines.declare(PLAIN, wrapped)
+    machines.start("broken", Worker)
+    assert "No space left on device" in await machines.rested("broken")
+    machines.start("sound", Worker)
+    machines.start("scorer", ScorerRole)
+    await machines.all_passed()
+
+
+# --- scorers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EIO, errno.EMFILE, errno.EROFS])
+async def test_a_scorer_without_room_finds_no_artifact_corrupt(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """It has read the bytes, and cannot unpack them: that says nothing about them."""
+    write = archives.write_entry
+
+    def full(entry: Any, into: Path) -> None:  # noqa: ANN401 - an entry
+        if "broken" in into.parts:
+            raise OSError(number, os.strerror(number), str(into))
+        write(entry, into)
+
+    monkeypatch.setattr(archives, "write_entry", full)
+    await machines.declare(IN_A_TREE)
+    machines.start("worker", Worker)
+    machines.start("broken", ScorerRole)
+    assert os.strerror(number) in await machines.rested("broken")
+    machines.start("sound", ScorerRole)
+    await machines.all_passed()
+
+
+class _Refuses(DirectoryArtifacts):
+    """A store that answers in a way of its own."""
+
+    def __init__(self, root: Path, answer: Callable[[], bytes | None]) -> None:
+        super().__init__(root)
+        self.answer = answer
+
+    async def get(self, digest: Digest) -> bytes | None:
+        """Nothing that helps."""
+        return self.answer()
+
+
+def _unreachable() -> bytes | None:
+    raise ArtifactUnreachable("s3://bucket cannot be used (PermissionDeniedError)")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(_unreachable, "PermissionDenied"), (lambda: None, "no artifact")],
+    ids=["unreachable", "not there"],
+)
+async def test_a_scorer_that_reaches_no_store_lets_others_judge(
+    machines: Machines, answer: Callable[[], bytes | None], said: str
+) -> None:
+    """Not mounted, no rights, no answer: it is another machine's to judge, and the role does not end by it."""
+    await machines.declare(STORED, LARGE)
+    machines.start("worker", Worker)
+    machines.start("broken", ScorerRole, _Refuses(machines.root / "artifacts", answer))
+    assert said in await machines.rested("broken")
+    machines.start("sound", ScorerRole)
+    await machines.all_passed()
+
+
+async def test_an_artifact_that_comes_late_is_waited_for(machines: Machines) -> None:
+    """It was stored a moment ago, on a disk that tells its other readers a little later: nobody rests for that."""
+    asked: set[str] = set()
+    there = DirectoryArtifacts(machines.root / "artifacts")
+
+    class Late(DirectoryArtifacts):
+        async def get(self, digest: Digest) -> bytes | None:
+            if digest not in asked:
+                asked.add(digest)
+                return None
+            return await there.get(digest)
+
+    await machines.declare(STORED, LARGE)
+    machines.start("worker", Worker)
+    machines.start("scorer", ScorerRole, Late(machines.root / "artifacts"))
+    await machines.all_passed()
+    assert len(asked) == RUNS
+    assert machines.rests["scorer"] == []
+
+
+async def test_bytes_that_were_read_and_are_others_are_corrupt(machines: Machines) -> None:
+    """That is what the name means."""
+    await machines.declare(STORED, LARGE)
+    machines.start("worker", Worker)
+    machines.start("scorer", ScorerRole, _Refuses(machines.root / "artifacts", lambda: b"other bytes"))
+    counters = await machines.closed()
+    assert counters.hole_reasons == {"artifact_corrupt": RUNS}
+
+
+# --- the breaker ------------------------------------------------------------------------------------------
+
+
+class _Clock(SystemRuntime):
+    """A time that the test sets, and no jitter."""
+
+    at = 100.0
+
+    def now(self) -> float:
+        return self.at
+
+    def jitter(self) -> float:
+        return 0.5
+
+
+async def test_it_rests_longer_each_time_and_begins_with_one() -> None:
+    """A machine that is looked at every second by fifty workers does not get well by it."""
+    clock, told = _Clock(), list[Rest | None]()
+
+    async def tell(rest: Rest | None) -> None:
+        told.append(rest)
+
+    still = True
+
+    async def recheck() -> None:
+        if still:
+            raise MachineError("still full")
+
+    resting = Resting(clock, tell)
+    assert (resting.is_on, resting.room(8, 0)) == (False, 8)
+    await resting.begin(machine_error("full", recheck), 10.0)
+    await resting.begin(machine_error("another word for it"), 10.0)  # of a run that was under way beside it
+    assert told == [Rest("full", 10.0)]
+    for seconds in (20.0, 40.0, 80.0, 120.0, 120.0):
+        clock.at += resting.seconds
+        await resting.look()
+        assert resting.is_on
+        assert told[-1] == Rest("still full", seconds)
+    still = False
+    clock.at += resting.seconds
+    await resting.look()
+    assert (resting.is_on, resting.tries, resting.room(8, 0), resting.room(8, 1)) == (False, True, 1, 0)
+    await resting.begin(machine_error("full after all"), 10.0)
+    assert told[-1] == Rest("full after all", 120.0), "what did not help does not count as a recovery"
+    clock.at += resting.seconds
+    await resting.look()
+    assert not resting.has_lasted(9.0)
+    assert resting.has_lasted(10.0)
+    await resting.went_well()
+    assert (told[-1], resting.why, resting.room(8, 1)) == (None, "", 8)
+    await resting.begin(machine_error("full"), 10.0)
+    assert told[-1] == Rest("full", 10.0)
+
+
+async def test_a_machine_that_got_well_works_again(machines: Machines, tmp_path: Path) -> None:
+    """Nobody starts it anew: it looks by itself, and finds that there is room."""
+    await machines.declare(IN_A_TREE)
+    place = no_directory(tmp_path)
+    disks = Disks([place])
+    machines.start("only", Worker, work=place, disks=disks)
+    machines.start("scorer", ScorerRole)
+    await machines.rested("only")
+    with pytest.raises(MachineError, match="Not a directory"):
+        await disks.recheck()
+    (tmp_path / "a file").unlink()
+    await machines.all_passed()
+    assert machines.rests["only"][-1] is None
+
+
+async def test_a_disk_without_room_is_seen_before_anything_is_taken(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a program of the suite's makes of a full disk is an exit code like any other."""
+    monkeypatch.setattr(Disks, "full", lambda _self: "/work: 0 bytes are free on its disk")
+    await machines.declare(PLAIN)
+    machines.start("broken", Worker, disks=Disks([tmp := machines.root / "work"]))
+    assert await machines.rested("broken") == "/work: 0 bytes are free on its disk"
+    machines.start("sound", Worker, work=tmp)
+    machines.start("scorer", ScorerRole)
+    await machines.all_passed()
+    bus = machines.buses[0]
+    rows = await bus.rows(BATCH, await bus.run_ids(BATCH))
+    assert {row.gen for row in rows} == {1}, "the broken one claimed none"
+
+
+# --- whose fault ------------------------------------------------------------------------------------------
+
+
+def _raised(error: BaseException, *causes: BaseException) -> BaseException:
+    for cause in causes:
+        error.__cause__ = cause
+        error = cause
+    return error
+
+
+def test_the_fault_of_the_machine_is_found_behind_what_was_raised_from_it() -> None:
+    """A library, or an agent, tells it in words of its own."""
+    full = OSError(errno.ENOSPC, "no", "/work/x")
+    outer = RuntimeError("could not save")
+    _raised(outer, ValueError("bad"), full)
+    assert str(fault_of(outer)) == "/work/x: No space left on device"
+    assert str(fault_of(ExceptionGroup("several", [outer]))) == "/work/x: No space left on device"
+    own = machine_error("no way to the store")
+    assert fault_of(_raised(RuntimeError(), own)) is own
+    assert fault_of(ValueError("bad")) is None
+    assert fault_of(FileNotFoundError(errno.ENOENT, "no", "x")) is None
+    forgotten = RuntimeError("x")
+    forgotten.__context__, forgotten.__suppress_context__ = full, True
+    assert fault_of(forgotten) is None
+    ring = RuntimeError("a")
+    ring.__cause__ = ValueError("b")
+    ring.__cause__.__cause__ = ring
+    assert fault_of(ring) is None
+
+
+async def test_what_is_in_the_way_for_a_moment_is_tried_again() -> None:
+    """And what is wrong for good is told at once."""
+    tries = 0
+
+    async def late() -> int:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise ArtifactNotFound("not yet")
+        return tries
+
+    async def wrong() -> int:
+        raise ValueError("wrong")
+
+    async def never() -> int:
+        raise ArtifactNotFound("never")
+
+    assert await insisted(SystemRuntime(), 5.0, late) == 3
+    failing: list[tuple[Callable[[], Awaitable[int]], type[Exception]]] = [
+        (wrong, ValueError), (never, ArtifactNotFound),
+    ]  # fmt: skip
+    for call, error in failing:
+        with pytest.raises(error):
+            await insisted(SystemRuntime(), 0.1, call)
