@@ -122,6 +122,42 @@ def test_the_summary_has_the_rules_the_number_the_table_and_what_did_not_pass(tm
     assert "### 2 runs did not pass" in text
 
 
+def test_cases_that_changed_are_named_on_the_screen_in_the_figures_and_in_the_summary(tmp_path: Path) -> None:
+    """How many got worse says whether to release; which ones, where to look. The worse ones are first."""
+    before = found({"a#1": "pass", "b#1": "fail", "c#1": "pass", "d#1": "pass"}, name="base")
+    now = found({"a#1": "pass", "b#1": "pass", "c#1": "fail", "d#1": "fail"})
+    file = tmp_path / "figures.json"
+    options = GateOptions(rules={"no_worse_than": "base"}, figures_file=file)
+    verdict = judge(now, before, options)
+    out = io.StringIO()
+    tell(verdict, options, Console(file=out, width=200))
+    assert [line.split() for line in out.getvalue().splitlines() if " there, " in line] == [
+        ["worse", "c", "1.0000", "there,", "0.0000", "here"],
+        ["worse", "d", "1.0000", "there,", "0.0000", "here"],
+        ["better", "b", "0.0000", "there,", "1.0000", "here"],
+    ]
+    assert json.loads(file.read_text())["comparison"]["changed"] == [
+        {"case": "c", "before": 1.0, "now": 0.0},
+        {"case": "d", "before": 1.0, "now": 0.0},
+        {"case": "b", "before": 0.0, "now": 1.0},
+    ]
+    text = github.summary(verdict.found, verdict.figures).replace("&#46;", ".")
+    assert "### 3 cases changed" in text
+    assert text.index("| c | 1.0000 | 0.0000 |") < text.index("| b | 0.0000 | 1.0000 |")
+
+
+def test_many_changed_cases_are_counted_and_not_all_named_on_the_screen() -> None:
+    """A screen is for reading; the file has them all."""
+    before = found({f"c{number:02}#1": "pass" for number in range(20)}, name="base")
+    now = found({f"c{number:02}#1": "fail" for number in range(20)})
+    options = GateOptions(rules={"no_worse_than": "base"})
+    out = io.StringIO()
+    tell(judge(now, before, options), options, Console(file=out, width=200))
+    lines = out.getvalue().splitlines()
+    assert sum(" there, " in line for line in lines) == 12
+    assert any(" ".join(line.split()) == "worse and 8 more all of them: --figures FILE" for line in lines)
+
+
 @pytest.mark.parametrize(
     "bad", [*HOSTILE, INJECTED, "a|b||", "[x](javascript:1)", "<img src=x onerror=1>", "@everyone"]
 )

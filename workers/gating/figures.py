@@ -15,7 +15,7 @@ from workers.statistics.paired import Paired
 from workers.statistics.results import Results
 from workers.statistics.trials import MOST_K, Estimate, over_cases, pass_all, pass_any
 
-__all__ = ["Comparison", "Figures", "Group", "figures_of"]
+__all__ = ["Change", "Comparison", "Figures", "Group", "figures_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,15 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """A case that passed more often than in the baseline, or less often; both are shares of its trials."""
+
+    case: str
+    before: float
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The batch beside its baseline."""
 
@@ -47,6 +56,8 @@ class Comparison:
     p_value: float
     better: int
     worse: int
+    changed: tuple[Change, ...]
+    """The worse ones first, the largest change first."""
     detectable: float | None
     bounds: Interval
     unscored: int
@@ -165,6 +176,11 @@ def _comparison(one: Paired, power: float, alpha: float) -> Comparison:
         p_value=one.p_value,
         better=one.better,
         worse=one.worse,
+        changed=tuple(
+            Change(pair.case, pair.before, pair.now)
+            for pair in sorted(one.pairs, key=lambda pair: (pair.now > pair.before, -abs(pair.now - pair.before)))
+            if pair.now != pair.before
+        ),
         detectable=one.detectable(power, alpha),
         bounds=one.bounds,
         unscored=len(one.unscored),

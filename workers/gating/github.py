@@ -18,7 +18,7 @@ from bus.errors import InputError
 from workers.gate import GateVerdict, GateWord
 from workers.gating.figures import Figures, Group
 from workers.gating.sources import Found
-from workers.gating.telling import group_rows, lines_of
+from workers.gating.telling import group_rows, lines_of, share
 from workers.gating.visible import markdown, property_of, said
 from workers.outcome import Outcome
 from workers.statistics.results import case_and_trial
@@ -90,6 +90,7 @@ def summary(found: Found, figures: Figures | None) -> str:
     if figures is not None:
         for field, groups in figures.groups.items():
             lines += _groups(field, groups)
+        lines += _changed(figures)
     lines += _missed(outcome)
     return "\n".join(lines) + "\n"
 
@@ -126,6 +127,17 @@ def _groups(field: str, groups: Sequence[Group]) -> list[str]:
     titles, *rows = group_rows(groups[:_GROUPS])
     more = [f"And {len(groups) - _GROUPS} more.", ""] if len(groups) > _GROUPS else []
     return [*_table([field, *titles[1:]], rows), *more]
+
+
+def _changed(figures: Figures) -> list[str]:
+    """Cases that came out otherwise than in the baseline, the worse ones first."""
+    found = figures.comparison.changed if figures.comparison is not None else ()
+    if not found:
+        return []
+    rows = [[one.case, share(one.before), share(one.now)] for one in found[:_RUNS]]
+    more = [f"And {len(found) - _RUNS} more.", ""] if len(found) > _RUNS else []
+    title = "1 case changed" if len(found) == 1 else f"{len(found)} cases changed"
+    return [f"### {title}", "", *_table(["case", "in the baseline", "here"], rows), *more]
 
 
 def _missed(outcome: Outcome) -> list[str]:

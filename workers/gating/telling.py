@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from workers.gating.figures import Comparison, Figures, Group
+from workers.gating.figures import Change, Comparison, Figures, Group
 from workers.gating.visible import visible
 from workers.numbers import Interval
 
@@ -17,6 +17,7 @@ __all__ = ["columns", "group_rows", "lines_of", "share", "show"]
 _LABEL = 11  # as in `workers.outcome`
 _SIGNS = 4
 _CERTAIN = 0.0001
+_CHANGED = 12  # cases named one by one, for better and for worse each; --figures has them all
 
 
 def show(figures: Figures, console: Console) -> None:
@@ -86,6 +87,7 @@ def _compared(one: Comparison, trials: int) -> list[str]:
         f"{'difference':<{_LABEL}}{one.difference:+.{_SIGNS}f}{within}",
         f"{'changed':<{_LABEL}}{one.better} better · {one.worse} worse   {test}, exact: {odd}",
     ]
+    lines += _named(one.changed)
     if one.detectable is not None:
         lines.append(f"{'detectable':<{_LABEL}}{one.detectable:.4f}   the smallest difference that would be found")
     if one.bounds.low != one.bounds.high and (one.unscored or one.bounds.high - one.bounds.low > _CERTAIN):
@@ -94,6 +96,22 @@ def _compared(one: Comparison, trials: int) -> list[str]:
     if told := [f"{count} {what}" for what, count in asides.items() if count]:
         lines.append(f"{'':<{_LABEL}}not compared: {' · '.join(told)}")
     return lines
+
+
+def _named(changed: Sequence[Change]) -> Iterator[str]:
+    """Which cases these are: whoever decides about a release looks at them next."""
+    listed = []
+    for word, cases in (
+        ("worse", [one for one in changed if one.now < one.before]),
+        ("better", [one for one in changed if one.now > one.before]),
+    ):
+        shown = cases[:_CHANGED]
+        listed += [(word, visible(one.case), f"{share(one.before)} there, {share(one.now)} here") for one in shown]
+        if len(cases) > len(shown):
+            listed.append((word, f"and {len(cases) - len(shown)} more", "all of them: --figures FILE"))
+    width = max((len(name) for _, name, _ in listed), default=0)
+    for word, name, rates in listed:
+        yield f"{'':<{_LABEL}}  {word:<6}  {name:<{width}}  {rates}"
 
 
 def share(value: float | None) -> str:
