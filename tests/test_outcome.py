@@ -276,11 +276,36 @@ def test_a_hole_is_shown_with_what_was_said_at_its_end_in_one_short_line_and_whe
 
 def test_what_is_left_out_of_the_holes_is_had_by_the_command_that_is_named() -> None:
     """Where nothing was cut or left out, nothing is said; and a history that was read from a file is on no server."""
-    rows = [row("a#1", "pass"), *(row(f"h{n:02}#1", hole="solver_error", detail="no") for n in range(13))]
+    rows = [row("a#1", "pass"), *(row(f"h{n:02}#1", hole="solver_error", detail=f"no {n}") for n in range(13))]
     outcome = closed(tuple(rows), quorum=1)
     assert f"and 1 more   all of them: evalbus show {outcome.batch} --only solver_error" in screen(outcome)
     assert "evalbus show" not in screen(closed(tuple(rows[:-1]), quorum=1))
     assert "evalbus show" not in screen(replace(outcome, hole_details={}))
+
+
+def test_holes_with_one_cause_are_one_line_and_none_of_them_is_lost_from_the_count() -> None:
+    """Sixty runs that one typing error ended: the error once, the other cause beside it, and how to see them all."""
+    typo = [row(f"h{n:02}#1", hole="solver_error", detail="KeyError: 'x' (agent.py:3)") for n in range(59)]
+    rows = (row("a#1", "pass"), *typo, row("z#1", hole="solver_error", detail="ValueError: no (agent.py:9)"))
+    outcome = closed(rows, quorum=1)
+    lines = [" ".join(line.split()) for line in screen(outcome).splitlines()]
+    at = lines.index("holes solver_error 60")
+    assert lines[at + 1 : at + 4] == [
+        "h00#1 and 58 others solver_error KeyError: 'x' (agent.py:3)",
+        "z#1 solver_error ValueError: no (agent.py:9)",
+        f"… all of them: evalbus show {outcome.batch} --only solver_error",
+    ]
+
+
+def test_on_a_narrow_terminal_an_explanation_stands_below_its_figure_and_in_a_file_beside_it() -> None:
+    """Sixty columns broke `passed` in the middle; a log file is as wide as it likes."""
+    out = io.StringIO()
+    render(closed(), Console(file=out, width=60, force_terminal=True, color_system=None))
+    wide = screen(closed(), width=60)
+    aside = "had every hole failed, had every hole passed"
+    assert f"\n             {aside}\n" in out.getvalue()
+    assert all(len(line) <= 60 or line.startswith("snapshot") for line in out.getvalue().splitlines())
+    assert f"   {aside}\n" in wide
 
 
 def test_text_of_a_user_is_not_taken_for_markup() -> None:

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "Tokens", "render"]
 
 _MANY_HOLES = 12
-"""So many holes are named one by one on the screen; `--json` and the export have them all."""
+"""So many lines of holes on the screen; `--json` and the export have them all."""
+_ALIKE = 3
+"""More holes than that with one reason and the same last words are one line: the cause is one."""
 _DETAIL = 100
 """Characters of what a hole's solver or scorer said; the export has up to 2,000."""
 
@@ -226,12 +228,16 @@ def render(outcome: Outcome, console: Console, logs: Path | None = None) -> None
 
     `logs` is where the processes of this batch have theirs, for whoever wonders about its holes.
     """
-    from rich.text import Text  # noqa: PLC0415 - a tenth of a second that `--help` need not pay
+    from rich.cells import cell_len  # noqa: PLC0415 - a tenth of a second that `--help` need not pay
+    from rich.text import Text  # noqa: PLC0415
 
     for line in _lines(outcome, logs):
         text = Text().append(f"{line.label:<11}", style="dim").append(visible(line.text), style=line.style)
         if line.note:
-            text.append(f"   {visible(line.note)}", style="dim")
+            note = visible(line.note)
+            # Below, where it would be broken anywhere; a file has no width.
+            fits = not console.is_terminal or text.cell_len + 3 + cell_len(note) <= console.width
+            text.append("   " if fits else f"\n{'':<13}").append(note, style="dim")
         # Never wrapped or cut: a snapshot id that is broken over two lines cannot be copied.
         console.print(text, soft_wrap=True)
 
@@ -275,17 +281,28 @@ def _lines(outcome: Outcome, logs: Path | None) -> list[_Line]:
 
 def _holes(outcome: Outcome) -> list[_Line]:
     """The first by name, each with what was said at its end, and where the rest of both is."""
-    lines, cut = [], ""
-    for run, why in list(outcome.hole_runs.items())[:_MANY_HOLES]:
-        whole = outcome.hole_details.get(run, "")
-        said = brief(whole, _DETAIL)
-        cut = cut or (run if said != brief(whole, len(whole) + 1) else "")
-        lines.append(_Line("", f"  {run}", f"{why}   {said}" if said else why))
-    more = len(outcome.hole_runs) - _MANY_HOLES
-    if more > 0:
+    lines, cut, told, details = [], "", 0, outcome.hole_details
+    alike = Counter((why, details[run]) for run, why in outcome.hole_runs.items() if details.get(run))
+    seen: set[tuple[str, str]] = set()
+    for run, why in outcome.hole_runs.items():
+        cause = (why, details.get(run, ""))
+        if cause in seen:
+            continue
+        if len(lines) == _MANY_HOLES:
+            break
+        others = alike[cause] - 1 if alike[cause] > _ALIKE else 0
+        if others:
+            seen.add(cause)
+        said = brief(cause[1], _DETAIL)
+        cut = cut or (run if said != brief(cause[1], len(cause[1]) + 1) else "")
+        named = f"  {run}" + (f" and {others} others" if others else "")
+        lines.append(_Line("", named, f"{why}   {said}" if said else why))
+        told += 1 + others
+    more = len(outcome.hole_runs) - told
+    if more > 0 or seen:
         reasons = " ".join(f"--only {why}" for why in outcome.holes)
-        all_ = f"all of them: evalbus show {outcome.batch} {reasons}" if outcome.hole_details else ""
-        lines.append(_Line("", f"  and {more} more", all_))
+        all_ = f"all of them: evalbus show {outcome.batch} {reasons}" if details else ""
+        lines.append(_Line("", f"  and {more} more" if more else "  …", all_))
     if cut:
         lines.append(_Line("", "  …", f"in full: evalbus show {outcome.batch} {shlex.quote(cut)}"))
     return lines
