@@ -674,6 +674,28 @@ async def test_a_lost_group_is_found_by_the_planner(stage: Stage, group: Group) 
         stage.worker()
         await stage.until(lambda now: now.sealed == 2)
     else:
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise GeneratorExit", "GeneratorExit"),
+        ("asyncio.current_task().cancel()\n    await asyncio.sleep(600)", "cancelled by its own code"),
+        ("raise asyncio.CancelledError", "cancelled by its own code"),
+    ],
+    ids=["generator exit", "cancels its task", "cancelled error"],
+)
+async def test_a_solver_that_ends_as_if_it_had_been_told_to_is_a_named_hole(stage: Stage, body: str, said: str) -> None:
+    """It was taken for the worker's own stop: the run went back, time and again, and ended as poison."""
+    code = f"import asyncio\nasync def solve(case, run):\n    await run.note('here')\n    {body}\n"
+    await stage.declare(agent_DOT_py=code, cases_DOT_jsonl=ONE_CASE)
+    stage.planner()
+    stage.worker()
+    counters = await stage.closed()
+    assert counters.hole_reasons == {"solver_error": 1}
+    row = await stage.row(A)
+    assert (row.attempts, row.gen) == (1, 1)
+    assert said in row.detail
+
+
         await stage.until(lambda now: now.admitted == 2)
     await stage.place.lose_group(group)
     stage.worker()

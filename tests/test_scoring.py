@@ -304,6 +304,7 @@ async def test_a_function_judges(tmp_path: Path, kind: str) -> None:
         ("return Score('pass', 'x' * 201)", "the score's value has 201 characters, the most is 200"),
         ("raise TimeoutError", "TimeoutError (judge.py:4)"),
         ("raise asyncio.CancelledError", "it was cancelled by its own code"),
+        ("raise GeneratorExit", "GeneratorExit (judge.py:4)"),
     ],
 )
 @pytest.mark.parametrize("kind", ["def", "async def"])
@@ -323,6 +324,14 @@ async def test_a_function_that_gives_no_verdict_is_an_error(tmp_path: Path, kind
 async def test_a_function_that_takes_too_long_is_an_error(tmp_path: Path, code: str) -> None:
     """Its verdict, should it come, is not waited for."""
     assert await failure(judged_by(tmp_path, code, 'timeout = "100ms"')) == "timed out after 0.1 s"
+
+
+@pytest.mark.parametrize("then", ["await asyncio.sleep(600)", "return True"], ids=["waits", "returns"])
+async def test_a_function_that_cancels_its_own_task_is_an_error(tmp_path: Path, then: str) -> None:
+    """It was taken for the scorer's own stop: the run went back, again and again, and ended as judge_failed."""
+    code = f"async def score(case, sealed):\n    asyncio.current_task().cancel()\n    {then}\n"
+    assert await failure(judged_by(tmp_path, code)) == "it was cancelled by its own code"
+    await asyncio.sleep(0)  # nothing of it is left in the task that asked
 
 
 async def test_cancelling_a_scorer_is_not_an_error_of_its(tmp_path: Path) -> None:

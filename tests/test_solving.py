@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,6 +126,7 @@ async def test_a_function_works_in_the_workspace(tmp_path: Path) -> None:
         ("return '\\ud800'", "the answer is not valid Unicode (a lone surrogate at 0)"),
         ("raise ExceptionGroup('g', [OSError('inner')])", "OSError: inner (agent.py:5)"),
         ("raise asyncio.CancelledError", "it was cancelled by its own code"),
+        ("raise GeneratorExit", "GeneratorExit (agent.py:5)"),
         ("raise StopIteration", "RuntimeError: coroutine raised StopIteration"),
         ("raise Odd", "Odd (agent.py:5)"),
         ("raise RuntimeError('x' * 1000)", "RuntimeError: " + "x" * 285 + "… (agent.py:5)"),
@@ -135,6 +138,23 @@ async def test_whatever_a_function_does_wrong_is_one_line(tmp_path: Path, kind: 
     odd = "class Odd(Exception):\n    def __str__(self): raise RuntimeError\n"
     code = f"import asyncio\n{odd}{kind} solve(case, run):\n    {body}\n"
     assert await failure(python(tmp_path / "suite", code), tmp_path) == said
+
+
+def test_a_solver_that_is_left_behind_by_its_loop_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its coroutine is closed then, by the very exception that a solver may also raise itself."""
+    unraisable: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    suite = python(
+        tmp_path / "suite", "import asyncio\nasync def solve(case, run):\n    await asyncio.Event().wait()\n"
+    )
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(answer(suite, tmp_path))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    assert not task.done()
+    del task
+    gc.collect()
+    assert unraisable == []
 
 
 async def test_cancelling_a_solver_is_not_its_failure(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from workers.programs import fault_of_absence
 from workers.searching import SearchError, is_found
 from workers.suite import Suite, function_of
 from workers.trees import TreeError
-from workers.usercode import UserCodeError, call_guarded, describe
+from workers.usercode import UserCodeError, call_apart, describe
 from workers.workspace import copy_of_case, suite_environment
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class _PythonScorer:
     async def score(self, case: Case, sealed: Sealed) -> Score:
         try:
             async with asyncio.timeout(self.suite.scorer.timeout):
-                verdict = await call_guarded(self.function, case, sealed)
+                verdict = await call_apart(self.function, case, sealed)
         except UserCodeError as error:
             if (fault := fault_of(error)) is not None:
                 raise fault from error

@@ -22,14 +22,19 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, ModuleType
+from typing import Final
 
 from workers.redaction import redacted
 
 __all__ = [
-    "UserCodeError", "at_once", "call", "call_guarded", "describe", "load_file", "load_function", "place_in_suite",
+    "OWN_CANCELLATION", "UserCodeError", "at_once", "call", "call_apart", "call_guarded", "describe", "load_file",
+    "load_function", "place_in_suite",
 ]  # fmt: skip
 
 Function = Callable[..., object]
+
+OWN_CANCELLATION: Final = "it was cancelled by its own code"
+"""What is said of code that ends in a cancellation which nobody of us asked for."""
 
 
 class UserCodeError(Exception):
@@ -238,17 +243,41 @@ async def call(function: Function, *arguments: object) -> object:
 async def call_guarded(function: Function, *arguments: object) -> object:
     """`call`, with whatever the function does wrong as a `UserCodeError`: exceptions of any kind, `sys.exit`.
 
-    A cancellation passes if it is ours: the worker is stopping, the time is up, or the lease is gone. One that
-    the function brought about by itself is its failure. So is a KeyboardInterrupt: in a role a Ctrl-C is no exception.
+    A cancellation passes if somebody asked for it: the worker is stopping, the time is up, or the lease is gone. One
+    that the function brought about by itself is its failure. So is a KeyboardInterrupt: in a role a Ctrl-C is no
+    exception.
+
+    A function that cancels the task that it runs in is somebody who asks for it. `call_apart` can tell; whoever calls
+    this knows otherwise whether it was he.
     """
+    task = _running()
     try:
         return await call(function, *arguments)
     except asyncio.CancelledError:
-        task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise UserCodeError("it was cancelled by its own code") from None
-    except GeneratorExit:  # nobody waits for us any more
-        raise
+        raise UserCodeError(OWN_CANCELLATION) from None
     except BaseException as error:
+        if isinstance(error, GeneratorExit) and (task is None or _running() is not task):
+            raise  # nobody waits for us any more
         raise UserCodeError(describe(error), place=_place_of(error)) from error
+
+
+async def call_apart(function: Function, *arguments: object) -> object:
+    """`call_guarded` in a task of its own, so that a function which cancels its task does not cancel who called it."""
+    waiting = asyncio.current_task()
+    task = asyncio.create_task(call_guarded(function, *arguments), name=None if waiting is None else waiting.get_name())
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if waiting is not None and waiting.cancelling():
+            raise
+        raise UserCodeError(OWN_CANCELLATION) from None
+
+
+def _running() -> asyncio.Task[object] | None:
+    """The task that takes a step now. None while a coroutine is closed that was left behind, by a loop that is over."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None

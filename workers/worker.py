@@ -40,6 +40,7 @@ from workers.solver_time import SolverTime
 from workers.solving import Closable, Solver, SolverError, SolverTimeoutError, make_solver
 from workers.suite import Suite
 from workers.tools.serving import ToolsOf
+from workers.usercode import OWN_CANCELLATION
 from workers.watchdog import OF_RUN
 from workers.workspace import Packed, TreeError, Workspace, directory_of, discard, make_directory, pack, prepare
 from workers.writes import FencedWorkspace
@@ -206,8 +207,11 @@ class Worker:
             except BaseException as error:  # nothing of the solver's: for whoever waits
                 if verdict.done():
                     raise
-                verdict.set_exception(error)
-                return
+                if not isinstance(error, asyncio.CancelledError):
+                    verdict.set_exception(error)
+                    return
+                # Whoever of us cancels a solver has its verdict, or has given up waiting for one: it is its own doing.
+                found = Over("solver_error", OWN_CANCELLATION)
             if not verdict.done():
                 verdict.set_result(found)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from workers.tools.text import as_text
 from workers.tools.values import Answer, NothingDoneError, Order, SilenceError
-from workers.usercode import UserCodeError, call_guarded
+from workers.usercode import UserCodeError, call_apart
 
 __all__ = ["FunctionTool"]
 
@@ -30,7 +30,7 @@ class FunctionTool:
             return Answer(False, problem)
         given = {**order.args, "context": order.context} if _takes_context(self.function) else order.args
         try:
-            value = await call_guarded(functools.partial(self.function, **given))
+            value = await call_apart(functools.partial(self.function, **given))
         except UserCodeError as error:
             if isinstance(error.__cause__, NothingDoneError):
                 return Answer(False, as_text(str(error.__cause__)) or "nothing was done")
