@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 import structlog
 
+from bus.port import Bus, Ref
+from bus.types import Gen, LeaseId
 from tests.model_stage import SHORT, A, InMemory, ModelStage, Moment, OnServer, settled, suite_of
 from tests.test_model_calls import asked
 from tests.test_roles import BATCH, ONE_CASE
+from workers.consumer import Lease
+from workers.conversation import Conversation, Over
 from workers.lab import Lab
+from workers.runtime import SystemRuntime
 from workers.solver_time import SolverTime
 
 IN_MEMORY = pytest.mark.parametrize("stage", ["memory"], indirect=True)
@@ -90,6 +97,75 @@ async def test_a_solver_that_was_told_what_is_given_up_starts_over(stage: ModelS
     assert await stage.kinds_of(A) == ["turned", "model", "model", "answer"]
     assert asked(lab) == 4
     settled(counters, lab)
+
+
+GOES_ON = """\
+import asyncio
+tries, again, answered = {}, asyncio.Event(), asyncio.Event()
+async def solve(case, run):
+    tries[run.gen] = tries.get(run.gen, 0) + 1
+    if (run.gen, tries[run.gen]) == (2, 2):
+        again.set()
+        await answered.wait()
+    await run.model.complete("one")
+    try:
+        await run.model.complete(f"gen {run.gen}")
+    except asyncio.CancelledError:
+        await again.wait()
+        answered.set()
+    return case.input
+"""
+"""Its second attempt starts over, while the first swallows its cancellation, and answers when that is at work."""
+
+
+@IN_MEMORY
+async def test_what_a_solver_left_behind_answers_does_not_end_the_attempt_that_took_its_place(
+    stage: ModelStage, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that nobody of this run may ask any more: the present attempt was cancelled, and its run went back."""
+    monkeypatch.setattr("workers.worker._GRACE", 0.05)
+    monkeypatch.setattr("workers.attendance._GRACE", 0.05)
+    await stage.declare(suite_of(lab, lease="2s"), agent_DOT_py=GOES_ON, cases_DOT_jsonl=ONE_CASE)
+    stage.planner()
+    first = stage.worker(AFTER_THE_FIRST, AFTER_THE_FIRST)
+    await first.halted()
+    first.bus.resume()
+    await first.halted()
+    stage.worker()
+    stage.scorer()
+    counters = await stage.closed()
+    assert await stage.kinds_of(A) == ["turned", "model", "model", "answer"]
+    [row] = await stage.bus.rows(BATCH, [A])
+    assert (row.gen, counters.bins["pass"]) == (2, 1)
+
+
+async def test_what_a_solver_left_behind_comes_to_is_not_the_present_attempts_end() -> None:
+    """A call of it fails for good, late: that was laid down as the verdict on the run."""
+    one = Conversation(
+        cast(Bus, None), SystemRuntime(), cast(Lease, None), Ref(BATCH, A, LeaseId("l"), Gen(1)), [],
+        SolverTime(lambda: 0.0),
+    )  # fmt: skip
+    replaced = asyncio.Event()
+
+    async def former() -> None:
+        one.attendance.begin()
+        await replaced.wait()
+        await one.leave(Over("endpoint_error", "late"))
+
+    async def present() -> bool:
+        one.attendance.begin()
+        replaced.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return one.attendance.is_present()
+
+    left_behind = asyncio.create_task(former())
+    await asyncio.sleep(0)
+    try:
+        assert await asyncio.create_task(present())
+        assert not one.verdict.done()
+    finally:
+        left_behind.cancel()
 
 
 async def test_an_answer_before_all_was_repeated_ends_the_conversation(stage: ModelStage, lab: Lab) -> None:

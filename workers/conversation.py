@@ -199,9 +199,10 @@ class Conversation:
 
     async def leave(self, verdict: Verdict) -> NoReturn:
         """The solver goes no further: it is cancelled where it waits."""
-        self.attendance.end()
-        if not self.verdict.done():
-            self.verdict.set_result(verdict)
+        if self.attendance.is_present():  # what an attempt before left behind decides nothing about the present one
+            self.attendance.end()
+            if not self.verdict.done():
+                self.verdict.set_result(verdict)
         await asyncio.Event().wait()
         raise AssertionError("nobody sets it")
 
@@ -446,12 +447,19 @@ class Conversation:
         self._pending.append(_Pending(payload, Receipt(step, receipt)))
 
     async def finish(self) -> None:
-        """Before the answer: all is written, and nothing of an earlier attempt is left that this one never did."""
+        """Before the answer: all is written, and nothing of an earlier attempt is left that this one never did.
+
+        A solver that was left behind may answer when the next attempt is at work: it would end that one's.
+        """
+        await self.attendance.check()
         async with self._lock:
-            if self._next() is not None or self._fan_out:
-                await self.diverge("it went another way: it answered before it had asked for all that was recorded")
-            if self._announced is not None:
-                await self.lose()
-            self._pending += [_Pending(one) for one in self._restart()]
-            await self._flush()
-            self.attendance.end()  # before anybody else has a turn: what is announced now would be in the seal's way
+            if self.attendance.is_present():
+                if self._next() is not None or self._fan_out:
+                    await self.diverge("it went another way: it answered before it had asked for all that was recorded")
+                if self._announced is not None:
+                    await self.lose()
+                self._pending += [_Pending(one) for one in self._restart()]
+                await self._flush()
+                self.attendance.end()  # before anybody has a turn: what is announced now would be in the seal's way
+                return
+        await self.attendance.check()  # it ended while this waited
