@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+import workers.workspace
 from bus.types import BatchId, Gen, RunId
 from tests.suites import MINIMAL, make_suite
 from workers.commands import CommandError
@@ -40,6 +42,34 @@ def test_a_fresh_one_is_the_template_of_its_case(tmp_path: Path) -> None:
     assert sorted(path.name for path in place.iterdir()) == ["main.py", "run.sh"]
     assert made.read_text("main.py") == "x = 2\n"
     assert (place / "run.sh").stat().st_mode & 0o100
+
+
+def test_threads_that_ask_for_it_at_once_find_what_each_of_them_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The late one removed an earlier attempt's directory once more, and with it what the first had put there."""
+    place = tmp_path / "work"
+    place.mkdir()
+    workspace = prepare(make_suite(tmp_path / "suite"), make_suite(tmp_path / "suite").cases[0], place)
+    removing, may_go_on = threading.Event(), threading.Event()
+    remove = workers.workspace.remove_tree
+
+    def slowly(path: Path) -> None:
+        if not removing.is_set():
+            removing.set()
+            may_go_on.wait(20)
+        remove(path)
+
+    monkeypatch.setattr(workers.workspace, "remove_tree", slowly)
+    threads = [threading.Thread(target=(lambda name: (workspace.path / name).touch()), args=(name,)) for name in "ab"]
+    threads[0].start()
+    assert removing.wait(20)
+    threads[1].start()
+    threads[1].join(0.1)  # it waits now; or it has written, to lose it
+    may_go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(path.name for path in place.iterdir()) == ["a", "b"]
 
 
 def test_what_is_not_in_the_digest_is_not_in_the_workspace(tmp_path: Path) -> None:

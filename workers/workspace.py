@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import re
 import sys
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -66,6 +67,7 @@ class Workspace:
         self._path = path.absolute()
         self.limits = limits or Limits()
         self._values, self._is_fresh = values or {}, is_fresh
+        self._clearing = threading.Lock()
         self.is_known = False
         """Whether anybody was told where it is: nobody else has put anything there. Most runs never ask."""
 
@@ -74,9 +76,12 @@ class Workspace:
         return f"Workspace({str(self._path)!r})"
 
     def _told(self) -> Path:
-        if not self._is_fresh and self._path.exists():
-            remove_tree(self._path)
-        self._is_fresh = self.is_known = True
+        self.is_known = True
+        if not self._is_fresh:
+            with self._clearing:  # of a solver's threads a late one would remove what the first has written
+                if not self._is_fresh and self._path.exists():
+                    remove_tree(self._path)
+                self._is_fresh = True
         return self._path
 
     @property
