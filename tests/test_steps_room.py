@@ -20,7 +20,7 @@ from tests.batches import P1, W1, Batch, opened, refused
 from tests.model_calls import asked, desk_of
 from tests.test_steps_fences import ALL, fan_out
 from workers.catalogue import Catalogue, Served
-from workers.planner import Planner
+from workers.planner import Planner, _Watch
 from workers.runtime import SystemRuntime
 from workers.suite import Suite
 
@@ -205,6 +205,16 @@ async def tended(batch: Batch) -> Counters:
     woken = await batch.bus.read(Group.PLANNER, P1, [batch.name], 100, 1)
     await planner.tend(served, woken)
     return await batch.bus.counters(batch.name)
+
+
+async def test_a_planner_does_not_wait_for_runs_that_only_a_person_can_go_on_with(budgeted: Batch) -> None:
+    """It lets wake-ups come together while others wait for a scorer. Parked ones kept each worker idle for it."""
+    planner, _ = await planner_of(budgeted)
+    counters = replace(await budgeted.bus.counters(budgeted.name), in_flight=3, running=1)
+    planner._watches[budgeted.name] = _Watch()
+    assert planner._pause(budgeted.name, replace(counters, review=1), 1) > 0
+    planner._watches[budgeted.name] = _Watch()
+    assert planner._pause(budgeted.name, replace(counters, review=2), 1) == 0
 
 
 async def test_when_the_budget_is_gone_what_was_never_admitted_is_a_hole(budgeted: Batch) -> None:

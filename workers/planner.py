@@ -132,7 +132,8 @@ class Planner:
         """
         watch, now = self._watches[batch], self._runtime.now()
         since, watch.tended = now - watch.tended, now
-        waiting = counters.in_flight - counters.running - counters.scoring
+        # Not those that wait for a person: they keep no scorer busy.
+        waiting = counters.in_flight - counters.running - counters.scoring - counters.review
         return min(_TOGETHER, since * waiting / (2 * ended)) if ended and waiting > 0 else 0.0
 
     async def _wake_ups(self, batches: list[BatchId]) -> list[Entry]:
