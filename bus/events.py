@@ -34,4 +34,4 @@ class StoredEvent(NamedTuple):
 
 def ends_in(stored: Sequence[bytes], head: Digest) -> bool:
     """Whether the last of a conversation's events says that its chain ends in `head`."""
-    return bool(stored) and stored[-1].split(b" ", 2)[1:2] == [head.encode()]
+    return bool(stored) and stored[-1].split(b" ", 2)[1:2] == [head.encode("utf-8", "surrogatepass")]

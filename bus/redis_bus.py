@@ -43,6 +43,7 @@ from bus.replies import hash_of, pairs_of
 from bus.rests import Rests
 from bus.scripts import script
 from bus.streams import claimed, delivered
+from bus.texts import text_of
 from bus.tombstones import Tombstone
 from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId, RunId, Verb
 from bus.wire import Reply
@@ -655,7 +656,7 @@ def status_of(value: str) -> BatchStatus:
 
 
 def _texts(reply: list[bytes | None]) -> list[str]:
-    return ["" if field is None else field.decode("utf-8", "surrogatepass") for field in reply]
+    return ["" if field is None else text_of(field) for field in reply]
 
 
 def _end(run: RunId, reply: list[bytes | None]) -> RunEnd:

@@ -13,6 +13,7 @@ from bus.keys import RUNS_DESK
 from bus.port_calls import Chunk, ExpiredCall, ModelCall, ModelReply
 from bus.redis_steps import Steps
 from bus.replies import hash_of
+from bus.texts import text_of
 from bus.types import BatchId, Decision, Digest, RunId, Verb
 from bus.values import Ref
 
@@ -127,7 +128,7 @@ class CallSteps(Steps):
         found = []
         for lease, step in await self._expired(batch, desk):
             row = self.keys(batch).run(RunId(step.rpartition("~")[0]))
-            lines = (await self._link.command("HGET", row, "calls") or b"").decode("utf-8", "surrogatepass").split("\n")
+            lines = text_of(await self._link.command("HGET", row, "calls") or b"").split("\n")
             for its_desk, its_lease, _, request, its_step in (line.split(" ", 4) for line in lines if line):
                 if (its_desk, its_lease, its_step) == (desk, lease, step):
                     found.append(ExpiredCall(lease, step, request))

@@ -11,6 +11,7 @@ from bus.envelopes import check_payload
 from bus.port_tools import FanOut, IntentRow, IntentState, Outcome, Receipt
 from bus.redis_steps import Steps
 from bus.replies import hash_of
+from bus.texts import text_of
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, RunId, Verb
 from bus.values import Entry, Ref
 
@@ -121,7 +122,7 @@ class ToolSteps(Steps):
             return []
         fields = [field for one in ids for field in _fields(one)]
         values = await self._link.command("HMGET", self.keys(batch).run(run), *fields)
-        found = [None if value is None else value.decode("utf-8", "surrogatepass") for value in values]
+        found = [None if value is None else text_of(value) for value in values]
         return _rows(dict(zip(fields, found, strict=True)), ids)
 
     async def effects(self, batch: BatchId, run: RunId) -> list[IntentRow]:

@@ -7,11 +7,25 @@ out as JSON does, `\\ud83d`.
 
 from __future__ import annotations
 
-from typing import Any
+import codecs
+from typing import Any, Final
 
 import msgpack
 
-__all__ = ["text_of", "unpacked"]
+__all__ = ["AS_PRESENTED", "text_of", "unpacked"]
+
+AS_PRESENTED: Final = "evalbus-as-presented"
+"""How a decoder of UTF-8 is told to do so, as its `errors`: of many texts that it reads at once, none spoils others."""
+
+
+def _as_presented(error: UnicodeError) -> tuple[str | bytes, int]:
+    try:
+        return codecs.lookup_error("surrogatepass")(error)
+    except UnicodeError:
+        return codecs.lookup_error("surrogateescape")(error)
+
+
+codecs.register_error(AS_PRESENTED, _as_presented)
 
 
 def text_of(raw: bytes) -> str:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, cast
 import hiredis
 
 from bus.errors import ReplyError, ServerUnfit, ServerUnreachable
+from bus.texts import AS_PRESENTED
 
 __all__ = ["SILENCE", "Address", "Reply", "Wire"]
 
@@ -66,9 +67,10 @@ class _Waiting(asyncio.BufferedProtocol):
     """The reading half: replies to futures, first in, first out."""
 
     def __init__(self) -> None:
-        # Half of a surrogate pair may be in a text; see `_packed`.
+        # Half of a surrogate pair may be in a text, see `_packed`; and what other clients presented may be no text. One
+        # call's reply answers a crowd.
         self.reader = hiredis.Reader(
-            replyError=ReplyError, protocolError=ReplyError, encoding="utf-8", errors="surrogatepass"
+            replyError=ReplyError, protocolError=ReplyError, encoding="utf-8", errors=AS_PRESENTED
         )
         self.due: deque[_Due] = deque()
         self.heard = True
@@ -95,8 +97,6 @@ class _Waiting(asyncio.BufferedProtocol):
             except ReplyError as error:  # not a reply at all: the stream is out of step, nothing after it counts
                 self.fail(ServerUnreachable(f"the server's answer cannot be read: {error}"))
                 return
-            except UnicodeDecodeError as error:  # a reply, and whole
-                reply = error
             if reply is False:
                 return
             if first is None:  # it speaks unasked only to turn a client away; nothing after it would be in step
@@ -219,7 +219,7 @@ class Wire:
     def call(self, *command: str | bytes | int, text: bool = False) -> asyncio.Future[Reply]:
         """Queue one command. The future's result is its reply; its exception a ReplyError or ServerUnreachable.
 
-        `text`: all bytes in the reply are UTF-8, and come as str; UnicodeDecodeError where they are not.
+        `text`: the bytes in the reply are UTF-8, and come as str; what is none as `bus.texts` has it.
         """
         return self._queue((command,), 0, text)
 

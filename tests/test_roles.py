@@ -674,6 +674,14 @@ async def test_a_lost_group_is_found_by_the_planner(stage: Stage, group: Group) 
         stage.worker()
         await stage.until(lambda now: now.sealed == 2)
     else:
+        await stage.until(lambda now: now.admitted == 2)
+    await stage.place.lose_group(group)
+    stage.worker()
+    stage.scorer()
+    counters = await stage.closed()
+    assert counters.bins == BOTH_SCORED
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -694,11 +702,3 @@ async def test_a_solver_that_ends_as_if_it_had_been_told_to_is_a_named_hole(stag
     row = await stage.row(A)
     assert (row.attempts, row.gen) == (1, 1)
     assert said in row.detail
-
-
-        await stage.until(lambda now: now.admitted == 2)
-    await stage.place.lose_group(group)
-    stage.worker()
-    stage.scorer()
-    counters = await stage.closed()
-    assert counters.bins == BOTH_SCORED

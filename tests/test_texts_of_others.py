@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator
@@ -11,12 +12,13 @@ from typing import Any
 import msgpack
 import pytest
 
-from bus.chain import EMPTY_HEAD
+from bus.chain import EMPTY_HEAD, next_head
 from bus.errors import ViolationError
+from bus.port import Group
 from bus.scripts import script
 from bus.target import Target
 from bus.types import Decision
-from tests.batches import Batch, Held
+from tests.batches import S1, Batch, Held
 from tests.histories import exported
 from tests.test_archiving_live import archivist_of, info_of
 from tests.test_checker import checked, holds
@@ -54,6 +56,22 @@ async def append(batch: Batch, held: Held, head: bytes, payload: bytes = b"said"
     return await batch.bus.link.run(script("run.append"), places, {"envelope": packed, "items": [head, payload]})
 
 
+async def seal(batch: Batch, held: Held, head: bytes) -> Decision:
+    """Seal a run with an answer of that head, likewise."""
+    envelope: dict[str, Any] = {
+        "schema": 1, "plane": "live", "batch": batch.name, "run": held.ref.run, "lease_id": held.ref.lease_id,
+        "gen": held.ref.gen, "conversation": 0, "parent": EMPTY_HEAD, "seq": 1, "head": head,
+    }  # fmt: skip
+    keys = batch.keys
+    places = {
+        "run": keys.run(held.ref.run), "batch": keys.batch_row, "leases": keys.leases, "planes": keys.planes,
+        "transcript": keys.transcript(held.ref.run, 0), "dead": keys.dead, "runs": keys.stream("runs"),
+        "scores": keys.stream("scores"), "history": keys.history,
+    }  # fmt: skip
+    packed = msgpack.packb(envelope, use_bin_type=False)
+    return await batch.bus.link.run(script("run.seal"), places, {"envelope": packed, "payload": "said"})
+
+
 def replayed(lines: list[bytes], file: Path) -> None:
     """Raises what replay does; the checker, which has a reader of its own, finds nothing either."""
     file.write_bytes(b"".join(lines))
@@ -73,11 +91,8 @@ async def test_a_head_that_is_no_text_is_exported_and_replay_names_its_line(
     """The script grants any head: it cannot hash. Replay can, and names the head that the event has."""
     raw, text = TEXTS[what]
     held = await batch.claimed()
-    if what == "half-a-pair":
-        assert (await append(batch, held, raw)).applied
-    else:
-        with pytest.raises(UnicodeDecodeError):  # its answer is the head
-            await append(batch, held, raw)
+    said = await append(batch, held, raw)
+    assert (said.applied, said.answer["head"]) == (True, text)
     lines = await exported(batch)
     said = of_append(lines)
     assert (said["verb"], said["answer"]["head"], said["args"]["payload"]) == ("commit", text, "said")
@@ -89,6 +104,24 @@ async def test_a_head_that_is_no_text_is_exported_and_replay_names_its_line(
     info = await info_of(batch)
     assert await archivist_of(batch, tmp_path, segment=2).tend(info) > 0
     assert [line async for line in exported_lines(batch.bus, batch.name, info, tmp_path)] == lines
+
+
+@pytest.mark.parametrize("what", TEXTS)
+async def test_a_head_that_is_no_text_is_that_runs_own_trouble_and_of_none_that_is_asked_about_beside_it(
+    batch: Batch, what: str
+) -> None:
+    """One call answers all scorers' claims of a moment. It could not be read, and none of them had what was granted."""
+    raw, text = TEXTS[what]
+    held = [await batch.claimed(), await batch.claimed()]
+    assert (await seal(batch, held[0], raw)).applied
+    assert (await batch.bus.seal(held[1].ref, EMPTY_HEAD, 1, "said", "", "")).applied
+    entries = await batch.bus.read(Group.SCORER, S1, [batch.name], 2, 1)
+    said = await asyncio.gather(*(batch.bus.score_claim(entry, batch.lease(), S1) for entry in entries))
+    assert [one.applied for one in said] == [True, True]
+    assert [one.answer["head"] for one in said] == [text, next_head(EMPTY_HEAD, "said")]
+    [event] = await batch.bus.transcript(batch.name, held[0].ref.run, said[0].answer["head"])
+    assert event.payload == "said", "what is no hash is found out by whoever computes it"
+    assert [row.head for row in await batch.bus.rows(batch.name, batch.runs)] == [one.answer["head"] for one in said]
 
 
 @pytest.mark.parametrize("what", TEXTS)
