@@ -66,10 +66,11 @@ _READ_BESIDE: dict[AclRole, tuple[str, ...]] = {
 """What a role reads without a script, after `evb:{<plane>.*}:b:*:`."""
 
 _WRITTEN_BESIDE: dict[AclRole, tuple[str, ...]] = {
-    AclRole.WORKER: ("blob:*",),
+    AclRole.WORKER: ("blob:*", "loops"),
     AclRole.SCORER: ("blob:*",),
 }
-"""Sealed workspaces, and what a judge keeps: stored under their digest before the step that names them."""
+"""Sealed workspaces, and what a judge keeps: stored under their digest before the step that names them. And a worker
+whose event loop is held says by whom: a remark, which no step reads."""
 
 _CLOSING = (AclRole.PLANNER, AclRole.OPERATOR)
 """Who waits until a close would survive, and writes to a key for that (`bus.durability`)."""

@@ -19,6 +19,7 @@ has `SHARDS`, and each batch is in one of them.
     evb:{live.0}:b:<batch>:requests           HASH    request id → run, for every request ever opened
     evb:{live.0}:b:<batch>:slots              HASH    slot → the call that has it
     evb:{live.0}:b:<batch>:bundle             HASH    which bytes are the suite's bundle, and who signed them
+    evb:{live.0}:b:<batch>:loops              HASH    run → who held its worker's event loop, and where: a remark
     evb:{live.0}:b:<batch>:index              LIST    run ids in order of admission
     evb:{live.0}:b:<batch>:review             SET     runs whose score waits for a person or a rebind
     evb:{live.0}:b:<batch>:runs|tools|scores|results STREAM what the groups worker (two), scorer and planner read
@@ -172,6 +173,11 @@ class BatchKeys:
     def bundle(self) -> str:
         """Which bytes are the suite's bundle, and who signed them."""
         return self._key("bundle")
+
+    @property
+    def loops(self) -> str:
+        """Runs that held their worker's event loop, and where."""
+        return self._key("loops")
 
     @property
     def index(self) -> str:

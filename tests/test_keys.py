@@ -33,6 +33,7 @@ def keys_of(keys: BatchKeys, name: str) -> list[str]:
         keys.dead,
         *(keys.stream(group.stream) for group in Group),
         keys.run(RunId(name)),
+        keys.loops,
         keys.transcript(RunId(name), 7),
         keys.desk(name),
         keys.blob(Digest(name)),

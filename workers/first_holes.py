@@ -11,6 +11,7 @@ from typing import Final
 from bus.cluster import ServerBus
 from bus.port import Counters
 from workers.brief import brief
+from workers.held_loops import rows_with_held_loops
 from workers.whole import Whole
 
 __all__ = ["FirstHoles"]
@@ -45,7 +46,7 @@ async def _examples(bus: ServerBus, whole: Whole, wanted: set[str]) -> dict[str,
         admitted = (await bus.counters(part)).admitted
         runs = (await bus.run_ids(part))[max(0, admitted - _MOST) : admitted]
         for start in range(0, len(runs), _AT_ONCE):
-            for row in await bus.rows(part, runs[start : start + _AT_ONCE]):
+            for row in await rows_with_held_loops(bus, part, runs[start : start + _AT_ONCE]):
                 if row.hole in wanted:
                     found.setdefault(row.hole, f"{row.run}   {brief(row.detail, _DETAIL)}".rstrip())
             if found.keys() >= wanted:

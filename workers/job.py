@@ -38,7 +38,7 @@ from workers.files import check_writable, write_whole
 from workers.first_holes import FirstHoles
 from workers.fleet import Fleet
 from workers.gating.baseline import with_own_baseline
-from workers.held_loops import with_held_loops
+from workers.held_loops import HeldLoopNews, with_held_loops
 from workers.interrupt import Interrupted
 from workers.judging.binding import other_judge
 from workers.model_table import other_model
@@ -505,7 +505,8 @@ async def _watch(
     """Show the batch until it has ended, the user stops it, or a process says that it cannot go on."""
     loop = asyncio.get_running_loop()
     failed = asyncio.create_task(fleet.failed())
-    holes, rests, looked = FirstHoles(), RestNews(), float("-inf")
+    holes, held = FirstHoles(), HeldLoopNews(loop.time)
+    rests, looked = RestNews(), float("-inf")
     try:
         while not told.is_set():
             counters = await counters_of(bus, whole)
@@ -513,7 +514,7 @@ async def _watch(
             progress.update(counters, fleet.alive(Role.WORKER), fleet.alive(Role.SCORER), loop.time())
             while fleet.restarts:
                 progress.note(fleet.restarts.popleft())
-            for line in await holes.news(bus, whole, counters):
+            for line in [*await held.news(bus, whole.batches), *await holes.news(bus, whole, counters)]:
                 progress.note(line)
             if loop.time() - looked >= _LOOK_FOR_RESTS:
                 looked = loop.time()

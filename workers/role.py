@@ -36,6 +36,7 @@ from workers.bundle import BundleKey, fetch, take_key
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.leftovers import clear_leftovers
+from workers.loop_teller import teller
 from workers.machine import Disks
 from workers.observing.starting import Observing, observing
 from workers.planner import Planner
@@ -47,7 +48,7 @@ from workers.scorer import ScorerRole
 from workers.strays import Strays
 from workers.suite import Suite, load_suite
 from workers.tools.serving import Together, Toolroom
-from workers.watchdog import watching
+from workers.watchdog import Tell, watching
 from workers.worker import Worker
 
 __all__ = ["run_role"]
@@ -114,7 +115,7 @@ async def _serve(options: RoleOptions, suite: Suite | None, key: BundleKey | Non
             async with _built(options, seen, endpoint, runtime, name, catalogue, work, lease, watched) as built:
                 await catalogue.open_batches()  # a copy of another state of the suite never counts as started
                 with watched.polling(bus, options):
-                    return await _until_stopped(built, catalogue)
+                    return await _until_stopped(built, catalogue, teller(endpoint, options.plane), name)
         finally:
             await bus.aclose()
     finally:
@@ -188,7 +189,7 @@ def _with_archivist(planner: Planner, bus: ServerBus, options: RoleOptions) -> _
     return Beside(planner, following)
 
 
-async def _until_stopped(built: _Built, catalogue: Catalogue) -> bool:
+async def _until_stopped(built: _Built, catalogue: Catalogue, tell: Tell, name: ConsumerId) -> bool:
     told, role = asyncio.Event(), built.role
 
     def stop() -> None:
@@ -201,7 +202,8 @@ async def _until_stopped(built: _Built, catalogue: Catalogue) -> bool:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     log.info("role.started")
-    with watching(role.patience, role.lease) if isinstance(role, Consumer | Together) else contextlib.nullcontext():
+    unwatched = contextlib.nullcontext()  # a planner runs no code of a suite's
+    with watching(role.patience, role.lease, tell, name) if isinstance(role, Consumer | Together) else unwatched:
         await role.run()
     log.info("role.ended", stopped=told.is_set())
     return not told.is_set()

@@ -23,6 +23,7 @@ from workers.brief import brief
 from workers.cases import Case, Json
 from workers.explaining.reading import no_such_run
 from workers.files import write_whole
+from workers.held_loops import rows_with_held_loops
 from workers.job import batch_name, existing
 from workers.suite import load_suite
 from workers.whole import Placed, rows_of
@@ -108,7 +109,7 @@ async def show_run(bus: ServerBus, batch: str, run: str, suite: Path | None, con
         raise no_such_run(batch, run, known)
     part = known[RunId(run)]
     cases = _cases(whole.info, suite)
-    rows = [Placed(part, row) for row in await bus.rows(part.spec.batch, [RunId(run)])]
+    rows = [Placed(part, row) for row in await rows_with_held_loops(bus, part.spec.batch, [RunId(run)])]
     async for one in _shown(bus, rows, cases):
         for line in in_full(batch, replace(one, value=await _judgement(bus, part.spec.batch, one.value))):
             console.print(line, soft_wrap=True, markup=False)
@@ -154,10 +155,8 @@ async def _shown(bus: ServerBus, rows: Sequence[Placed], cases: Cases) -> AsyncI
 
 
 async def _one(bus: ServerBus, placed: Placed, cases: Cases) -> Shown:
-    row, origin = (
-        placed.row,
-        BatchId(placed.at.spec.source or placed.batch),
-    )  # what was judged anew was sealed elsewhere
+    row = placed.row
+    origin = BatchId(placed.at.spec.source or placed.batch)  # what was judged anew was sealed elsewhere
     events = [event_of(event.payload) for event in await bus.transcript(origin, row.run)]
     answer: str | None = None
     if events and events[-1].get("kind") == "answer":

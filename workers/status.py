@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from bus.cluster import ServerBus
 from bus.errors import InputError
+from bus.held_loops import HeldLoop, held_loops
 from bus.partitions import root_of
 from bus.port import BatchStatus, Counters, IntentState, RunRow, RunState
 from bus.server import ServerStatus
 from bus.types import BatchId
+from workers.held_loops import said_of
 from workers.job import batch_name, fetch_outcome
 from workers.outcome import render
 from workers.rests import rests_of
@@ -79,7 +81,8 @@ async def show_one(bus: ServerBus, batch: str, console: Console) -> None:
         f"{counts.sealed} sealed · {counts.scoring} scoring · {counts.scored} scored · {counts.holes} holes"
     )
     console.print(progress, soft_wrap=True, markup=False)
-    held = [text for placed in await rows_of(bus, whole) if (text := _holder(placed.row))]
+    loops = {run: held for part in whole.batches for run, held in (await held_loops(await bus.of(part), part)).items()}
+    held = [text for placed in await rows_of(bus, whole) if (text := _holder(placed.row, loops.get(placed.row.run)))]
     for text in held[:_MANY]:
         console.print(text, soft_wrap=True, markup=False)
     if len(held) > _MANY:
@@ -129,10 +132,11 @@ async def _effects(bus: ServerBus, batch: BatchId, counts: Counters) -> list[str
     return lines
 
 
-def _holder(row: RunRow) -> str | None:
-    """Who holds a run, under which token; None when nobody does."""
+def _holder(row: RunRow, loop: HeldLoop | None) -> str | None:
+    """Who holds a run, under which token; None when nobody does. `loop`: of a worker that had it, if it held that."""
     if row.state is RunState.RUNNING:
-        return f"  {row.run}   running at {row.consumer}, generation {row.gen}, delivery {row.attempts}"
+        told = f"; {said_of(loop)}" if loop is not None else ""
+        return f"  {row.run}   running at {row.consumer}, generation {row.gen}, delivery {row.attempts}{told}"
     if row.state is RunState.SCORING:
         return f"  {row.run}   scored by {row.consumer}, epoch {row.epoch}, delivery {row.score_attempts}"
     return None

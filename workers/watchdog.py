@@ -10,8 +10,8 @@ other: the runs are taken by the next, and the one that did it ends as poison.
     the loop is away inside one call      neither can run; `faulthandler`, which needs no interpreter, writes where,
       that keeps the interpreter          and ends the process a little later: exit 1
 
-Before that, when the loop has been away for a lease, it notes in the log which run holds it, and where: the run is
-taken by others then, and ends as poison perhaps before this process does (`workers.held_loops` tells it from the log).
+Before that, when the loop has been away for a lease, it notes in the log which run holds it, and where, and tells the
+server: the run is taken by others then, and ends as poison perhaps before this process does (`workers.held_loops`).
 
 This thread counts silence in looks, not on the clock: a process that was stopped, or a machine that slept, wakes up
 with the clock far on, and its loop is not to blame. (`faulthandler` cannot tell; so it is given twice the time.)
@@ -29,13 +29,17 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import TypeAlias
 
 import structlog
 
+from bus.held_loops import HeldLoop
+from bus.types import BatchId, RunId
+from workers.redaction import redacted
 from workers.role_options import BLOCKED
 from workers.usercode import place_in_suite
 
-__all__ = ["OF_RUN", "watching"]
+__all__ = ["OF_RUN", "Tell", "watching"]
 
 OF_RUN = "run of "
 """What begins the name of a task that drives a run's solver; its batch and the run follow, a blank between them."""
@@ -48,13 +52,23 @@ _DEAF = 2  # times the patience: what even this thread cannot see is ended by th
 _UNKNOWN = 60.0  # seconds of patience while nothing is served yet
 
 
+Tell: TypeAlias = Callable[[BatchId, RunId, HeldLoop], None]
+"""Tells others than the log. It does not keep the thread that calls it."""
+
+
 @contextlib.contextmanager
-def watching(patience: Callable[[], float], lease: Callable[[], float] = lambda: 0.0) -> Iterator[None]:
+def watching(
+    patience: Callable[[], float],
+    lease: Callable[[], float] = lambda: 0.0,
+    tell: Tell | None = None,
+    consumer: str = "",
+) -> Iterator[None]:
     """Watch the running loop. `patience()`, asked in another thread: how many seconds it may be away now; 0: any.
 
-    `lease()`, likewise: after how many seconds others take what is held, 0: never. Then it is noted who holds the loop.
+    `lease()`, likewise: after how many seconds others take what is held, 0: never. Then it is noted who holds the loop,
+    and `tell` is called, once each time that it is held: the loop is that of `consumer`.
     """
-    watchdog = _Watchdog(patience, lease)
+    watchdog = _Watchdog(patience, lease, tell, consumer)
     context = contextvars.copy_context()  # what is bound to every line of this process's log
     threading.Thread(target=context.run, args=(watchdog.watch,), name="evalbus-watchdog", daemon=True).start()
     try:
@@ -67,8 +81,10 @@ def watching(patience: Callable[[], float], lease: Callable[[], float] = lambda:
 class _Watchdog:
     """See the module's text."""
 
-    def __init__(self, patience: Callable[[], float], lease: Callable[[], float]) -> None:
-        self._patience, self._lease = patience, lease
+    def __init__(
+        self, patience: Callable[[], float], lease: Callable[[], float], tell: Tell | None, consumer: str
+    ) -> None:
+        self._patience, self._lease, self._tell, self._consumer = patience, lease, tell, consumer
         self._loop = asyncio.get_running_loop()
         self._watched = threading.get_ident()
         self.over = threading.Event()
@@ -101,7 +117,10 @@ class _Watchdog:
         task = asyncio.current_task(self._loop)
         name = task.get_name() if task is not None else ""
         batch, _, run = name.removeprefix(OF_RUN).partition(" ") if name.startswith(OF_RUN) else ("", "", "")
-        log.warning("loop.held", batch=batch, run=run, seconds=round(silent, 1), where=self._where())
+        seconds, where = round(silent, 1), redacted(self._where())
+        log.warning("loop.held", batch=batch, run=run, seconds=seconds, where=where)
+        if run and self._tell is not None:
+            self._tell(BatchId(batch), RunId(run), HeldLoop(self._consumer, seconds, where))
 
     def _where(self) -> str:
         """The suite's own line, where it is the suite's code that runs; else the innermost of all."""

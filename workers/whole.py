@@ -12,6 +12,7 @@ from bus.port import BatchInfo, BatchSpec, BatchStatus, Counters, RunRow
 from bus.redis_bus import RedisBus
 from bus.snapshot import Snapshot
 from bus.types import BatchId, RunId
+from workers.held_loops import rows_with_held_loops
 
 __all__ = ["Closing", "Placed", "Whole", "closing_of", "counters_of", "parked_in", "part_with", "rows_of", "whole_of"]
 
@@ -106,7 +107,8 @@ async def rows_of(bus: _Reading, whole: Whole) -> list[Placed]:
     shares = []
     for one in whole.parts:
         at, name = await bus.of(one.spec.batch), one.spec.batch
-        shares.append([Placed(one, row) for row in await at.rows(name, await at.run_ids(name))])
+        rows = await rows_with_held_loops(at, name, await at.run_ids(name))
+        shares.append([Placed(one, row) for row in rows])
     return put_back(shares)
 
 
@@ -139,7 +141,7 @@ async def closing_of(bus: _Reading, whole: Whole) -> Closing:
     for one in whole.parts:
         at = await bus.of(one.spec.batch)
         await at.confirm()  # or a number is quoted that the server may yet forget
-        found = await at.rows(one.spec.batch, await at.run_ids(one.spec.batch))
+        found = await rows_with_held_loops(at, one.spec.batch, await at.run_ids(one.spec.batch))
         if whole.is_partitioned:
             await _check(at, one.spec, found)
         rows += found

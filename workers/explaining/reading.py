@@ -13,8 +13,10 @@ from pathlib import Path
 
 from bus.cluster import ServerBus
 from bus.errors import InputError
+from bus.held_loops import held_loops
 from bus.history import Far, Line, read_history
 from bus.nearest import several_nearest
+from bus.port import RunState
 from bus.replay.lines import Footer, Lines
 from bus.replay.rules import Rules
 from bus.types import BatchId, RunId
@@ -23,6 +25,7 @@ from workers.explaining.entries import Picker
 from workers.explaining.steps import story_of
 from workers.explaining.story import Story
 from workers.exporting import told_lines
+from workers.held_loops import rows_with_held_loops, said_of
 from workers.history_files import LONGEST_LINE, name_of, reading
 from workers.job import info_of
 from workers.whole import part_with
@@ -82,8 +85,11 @@ async def read_server(bus: ServerBus, batch: BatchId, run: str, archive: Path | 
             said = json.loads(raw)
             del said["chain"]
             found.add(Line(**said))
-    rows = await bus.rows(batch, [RunId(run)])
-    return Told(story_of(batch, run, found.lines), rows[0].detail if rows else "")
+    rows = await rows_with_held_loops(bus, batch, [RunId(run)])
+    detail = rows[0].detail if rows else ""
+    if rows and rows[0].state is RunState.RUNNING and (held := (await held_loops(at, batch)).get(RunId(run))):
+        detail = said_of(held)
+    return Told(story_of(batch, run, found.lines), detail)
 
 
 def read_file(file: str | Path, run: str) -> Told:

@@ -33,6 +33,7 @@ from bus.replay.telling import Told
 from bus.types import BatchId, RunId
 from workers.derived import derived_outcome
 from workers.exporting import export_batch
+from workers.held_loops import rows_with_held_loops
 from workers.history_files import LONGEST_LINE, name_of, reading
 from workers.reporting.details import detail_of
 from workers.reporting.facts import Facts, RunDetail, Tokens
@@ -73,7 +74,7 @@ async def fetched(bus: ServerBus, batch: BatchId, directory: Path, archive: Path
     file = directory / "history.jsonl"
     await export_batch(bus, batch, file, archive)
     counters = await bus.counters(batch)
-    rows = await bus.rows(batch, await bus.run_ids(batch))
+    rows = await rows_with_held_loops(bus, batch, await bus.run_ids(batch))
     said = {row.run: row.detail for row in rows if row.detail}
     return Fetched(file, f"batch {batch}", Beside(counters.spent, counters.estimated, said))
 
