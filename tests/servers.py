@@ -113,7 +113,7 @@ def running(
         yield RealServer(target, directory, process)
 
 
-def wait_for(condition: Callable[[], object], what: str, *, timeout: float = 20.0) -> None:
+def wait_for(condition: Callable[[], object], what: str, *, timeout: float = 60.0) -> None:
     """Wait until `condition` is true; fail, saying `what` did not come, after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():

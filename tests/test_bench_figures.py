@@ -15,6 +15,7 @@ from bus.connection import Endpoint
 from bus.errors import InputError
 from bus.target import Target
 from bus.wire import Wire
+from tests.waiting import PATIENCE
 from workers.benching.bare import Traffic, bare_loop, physical_limit
 from workers.benching.bars import Bar, bars_of
 from workers.benching.calls import CallRates
@@ -100,7 +101,7 @@ async def test_commands_inside_scripts_are_counted_and_those_of_the_look_are_not
         await wire.calls([("SET", f"k{number}", "v" * 100) for number in range(10)])
         await wire.call("EVAL", "redis.call('GET', 'k1') return redis.call('GET', 'k2')", 0)
         added = await server_counts(wire) - before
-        async with asyncio.timeout(20):  # a server puts its writing off while it syncs what came before
+        async with asyncio.timeout(PATIENCE):  # a server puts its writing off while it syncs what came before
             while (await server_counts(wire) - before).log_bytes <= 1_000:
                 await asyncio.sleep(0.05)
     finally:

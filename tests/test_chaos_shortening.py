@@ -128,8 +128,8 @@ def test_a_violation_is_told_with_its_shortest_history_in_words(true: list[bytes
     file = tmp_path / "b.run.P4.shortest.jsonl"
     assert second == f"  the shortest history that shows it has 19 of 41 entries, c0#1: {file}"
     assert len(words) == 19
-    assert re.fullmatch(r"  \+0\.\d{3} s +\S+ +create +- +gen - +commit", words[0])
-    assert re.fullmatch(r"  \+0\.\d{3} s +w1 +claim +c0#1 +gen 1 +commit", words[-1])
+    assert re.fullmatch(r"  \+\d+\.\d{3} s +\S+ +create +- +gen - +commit", words[0])
+    assert re.fullmatch(r"  \+\d+\.\d{3} s +w1 +claim +c0#1 +gen 1 +commit", words[-1])
     assert read_file(file, "c0#1").story.run == "c0#1"
 
 

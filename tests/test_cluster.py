@@ -21,6 +21,7 @@ from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId, Plane
 from tests.clustered import Clustered, clustered
 from tests.fleet import Stage, case, eventually, read_export
 from tests.servers import RealServer, free_port, running
+from tests.waiting import PATIENCE
 from workers.runtime import SystemRuntime
 
 W1, W2 = ConsumerId("w1"), ConsumerId("w2")
@@ -283,7 +284,7 @@ async def test_a_read_waits_for_whichever_shard_has_something_first(six: Cluster
 
         await eventually(waits, "the read to wait somewhere")
         assert (await bus.admit(late, 2, [RunId("late#1")], (), ConsumerId("p"), "c", "j")).verb is Verb.COMMIT
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert [(entry.batch, entry.run) for entry in await reading] == [(late, "late#1")]
 
 
@@ -326,7 +327,7 @@ async def test_a_shard_that_does_not_answer_costs_no_lease_of_the_others(
     monkeypatch.setattr(silent, "heartbeat", no_answer)
     monkeypatch.setattr(quick, "heartbeat", counted)
     beating = asyncio.create_task(bus.heartbeat(Group.WORKER, W1, Held(refs, [])))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await again.wait()
     assert not beating.done()
     back.set()

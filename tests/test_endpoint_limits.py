@@ -18,7 +18,7 @@ from bus.target import Target
 from bus.types import Plane
 from bus.wire import Wire
 from tests.batches import FixedDoor
-from tests.waiting import soon
+from tests.waiting import PATIENCE, soon
 from workers.runtime import SystemRuntime
 
 KEY = endpoint(Plane.LIVE, "models.example/v1#m")
@@ -207,7 +207,7 @@ async def test_a_spent_retry_comes_back(server: Target) -> None:
     """One refills in a `retries`-th of the window."""
     async with limits_of(server, EndpointRates(retries=10, window=1)) as limits:
         granted = 0
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while granted < 15:
                 granted += await limits.retry()
 

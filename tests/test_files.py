@@ -100,7 +100,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: found.append(pipe.read_text()))
     reader.start()
     write_whole(pipe, "through")
-    reader.join(timeout=10)
+    reader.join(timeout=60)
     assert found == ["through"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 

@@ -33,6 +33,7 @@ from tests.fuzzing import TRIED, fuzzed
 from tests.suites import MINIMAL
 from tests.test_roles import BATCH, Fragile, OnServer, Process, Stage
 from tests.test_scripts import _kinds, source_of
+from tests.waiting import PATIENCE
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.runtime import SystemRuntime
@@ -143,7 +144,7 @@ async def _worked(server: Target, root: Path, entries: list[Forged], early: int)
         for row in await stage.bus.rows(BATCH, await stage.bus.run_ids(BATCH)):
             assert (row.attempts, row.epoch) == (1, 1), row
         for process in stage.processes:
-            await asyncio.wait_for(process.task, 10)  # ends with its batch, and with no error
+            await asyncio.wait_for(process.task, PATIENCE)  # ends with its batch, and with no error
         buried = Counter(await _dead_letters(wire))
         assert buried <= Counter(one.letter for one in entries if one.unreadable)  # what came too late is not read
         assert buried >= Counter(one.letter for one in entries[:early] if one.unreadable)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bus.errors import InputError
+from tests.waiting import PATIENCE
 from workers.cases import Case
 from workers.inspecting import hosting
 from workers.inspecting.hosting import Host, host
@@ -99,7 +100,7 @@ def answer(sealed: SealedSample) -> str:
 
 async def until(path: Path) -> None:
     """Wait for a file."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not path.exists():
             await asyncio.sleep(0.01)
 

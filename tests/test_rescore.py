@@ -23,6 +23,7 @@ from tests.judge_stage import JudgeStage, judged_by
 from tests.model_stage import A, B, InMemory, Moment, OnServer
 from tests.suites import make_suite
 from tests.test_roles import BATCH, SUITE, Fragile
+from tests.waiting import PATIENCE
 from workers import redaction
 from workers.catalogue import Catalogue
 from workers.job import spec_of
@@ -62,7 +63,7 @@ class Rescoring(JudgeStage):
 
     async def until(self, condition: Callable[[Counters], bool]) -> Counters:
         """The counters of the second batch as soon as they are so."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not condition(counters := await self.bus.counters(NEW)):
                 for process in self.processes:
                     if process.task.done():

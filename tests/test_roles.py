@@ -26,7 +26,7 @@ from bus.types import BatchId, ConsumerId, Decision, Plane, RunId
 from bus.wire import Wire
 from tests.batches import FixedDoor
 from tests.suites import MINIMAL, make_suite
-from tests.waiting import soon
+from tests.waiting import PATIENCE, soon
 from workers.catalogue import Catalogue, Served
 from workers.consumer import Consumer
 from workers.job import spec_of
@@ -247,7 +247,7 @@ class Stage:
 
     async def until(self, condition: Callable[[Counters], bool]) -> Counters:
         """The batch's counters as soon as they are so; fails when a role fails first."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not condition(counters := await self.bus.counters(BATCH)):
                 for process in self.processes:
                     if process.task.done():

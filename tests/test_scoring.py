@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.suites import MINIMAL, make_suite
+from tests.waiting import PATIENCE
 from workers.cases import Case, Json
 from workers.scoring import Score, ScorerError, Sealed, make_scorer
 from workers.suite import Suite
@@ -164,7 +166,7 @@ async def test_a_long_answer_of_digits_does_not_take_long(tmp_path: Path) -> Non
     """The candidate's text reaches a pattern and a number parser: both are linear."""
     suite = scored_by(tmp_path, "numeric")
     for answer in ("1" * 200_000, "1," * 100_000, "-" * 200_000, "1.1." * 50_000, "1e" * 100_000):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert (await verdict(suite, answer, 42)).bin == "fail"
 
 
@@ -179,7 +181,7 @@ async def test_a_search_that_never_ends_is_stopped(tmp_path: Path) -> None:
     while not task.done():
         await asyncio.sleep(0.01)
         beats += 1
-    assert (await task).startswith("searching '(a+)+$': timed out after 0.")
+    assert (await task).startswith("searching '(a+)+$': timed out after ")
     assert beats > 3
 
 
@@ -208,7 +210,7 @@ async def test_an_exit_code_is_the_verdict(tmp_path: Path, script: str, more: st
     [
         ('["sh", "-c", "echo broken >&2; exit 2"]', "", "sh: exit code 2: broken"),
         ('["sh", "-c", "kill -11 $$"]', "", "sh: killed by SIGSEGV"),
-        ('["sleep", "60"]', 'timeout = "100ms"', "sleep: timed out after 0.1 s"),
+        ('["sleep", "60"]', 'timeout = "100ms"', "sleep: timed out after # s"),
         ('["./no-such-program"]', "", "cannot run './no-such-program': No such file or directory"),
         ('["sh", "-c", "exit 0"]', "pass_on = [3]\nfail_on = [1]", "sh: exit code 0"),
         ('["yes"]', 'fail_on = [1, "signal", "timeout"]', "yes: killed: it wrote more than its limit of output"),
@@ -217,7 +219,7 @@ async def test_an_exit_code_is_the_verdict(tmp_path: Path, script: str, more: st
 async def test_any_other_end_is_an_error(tmp_path: Path, command: str, more: str, said: str) -> None:
     """A scorer that was killed has said nothing about the candidate."""
     suite = scored_by(tmp_path, "command", f"command = {command}\n{more}\n[limits]\noutput = '10kB'")
-    assert await failure(suite) == said
+    assert re.sub(r"\d+\.\d", "#", await failure(suite)) == said
 
 
 async def test_hidden_tests_run_on_the_sealed_workspace(tmp_path: Path) -> None:
@@ -338,7 +340,7 @@ async def test_cancelling_a_scorer_is_not_an_error_of_its(tmp_path: Path) -> Non
     """The scorer process is told to stop: the run goes to another one, and is no hole."""
     code = "async def score(case, sealed):\n    (sealed.workspace / 'begun').touch()\n    await asyncio.sleep(600)\n"
     task = asyncio.ensure_future(verdict(judged_by(tmp_path, code), "", None, tmp_path))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not (tmp_path / "begun").exists():
             await asyncio.sleep(0.001)
     task.cancel()

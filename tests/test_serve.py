@@ -30,7 +30,7 @@ from tests.batches import P1, W2, Batch, FixedDoor
 from tests.browser import browsing, needs_chromium
 from tests.fleet import Stage, eventually
 from tests.servers import RealServer, running
-from tests.waiting import soon, until
+from tests.waiting import PATIENCE, soon, until
 from workers.runtime import SystemRuntime
 from workers.watching import serving as listening
 from workers.watching.guard import Guard, Keyring, is_loopback
@@ -208,7 +208,7 @@ async def open_house(
     web = Web(Watcher(bus, archive), Site("redis://there", "live"), Reports(bus, directory, archive))
     guard = Guard(web.app(), host="127.0.0.1", keyring=None if token is None else Keyring.of(token, port))
     url = f"http://127.0.0.1:{port}"
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         house = House(url, web, batch, client)
         serving = asyncio.create_task(serve(guard, listener, house.stopping, web.end))
         try:
@@ -401,24 +401,24 @@ async def test_a_request_that_never_becomes_whole_is_given_up(
     server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that drips in, and the second one of a connection; nobody can hold all the places by saying nothing."""
-    monkeypatch.setattr(listening, "_WHOLE", 0.5)
     async with open_house(server, tmp_path) as house:
         host, _, port = house.url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        assert await soon(reader.read()) == b"", "nothing was said"
-        writer.close()
-        reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert (await soon(reader.readuntil(b"\r\n\r\n"))).startswith(b"HTTP/1.1 404 ")
+        monkeypatch.setattr(listening, "_WHOLE", 0.5)
         ended = asyncio.ensure_future(reader.read())
         with contextlib.suppress(ConnectionError):
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(PATIENCE):
                 while not ended.done():
                     writer.write(b"G")
                     await writer.drain()
                     await asyncio.sleep(0.02)
-        await asyncio.wait([ended], timeout=1)
+        await asyncio.wait([ended], timeout=PATIENCE)
         assert ended.done()
+        writer.close()
+        reader, writer = await asyncio.open_connection(host, int(port))
+        assert await soon(reader.read()) == b"", "nothing was said"
         writer.close()
 
 
@@ -450,7 +450,7 @@ async def test_streams_end_when_the_server_stops(server: Target, tmp_path: Path)
         stream = house.news("/events")
         await soon(anext(stream))
         house.stopping.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             async for _ in stream:
                 pass  # to its end: one that was cut off would raise
 
@@ -591,11 +591,11 @@ async def test_the_page_says_when_it_is_not_up_to_date_and_recovers(server: Targ
         await expect(page.locator("#link-text")).to_have_text("updating")
         await context.set_offline(True)
         house.web.end()
-        await expect(page.locator("#link-text")).to_have_text("connection lost, trying again", timeout=20_000)
+        await expect(page.locator("#link-text")).to_have_text("connection lost, trying again", timeout=60_000)
         house.web.ended = False
         house.web.feeds.clear()
         await context.set_offline(False)
-        await expect(page.locator("#link-text")).to_have_text("updating", timeout=20_000)
+        await expect(page.locator("#link-text")).to_have_text("updating", timeout=60_000)
         await context.close()
 
 
@@ -724,7 +724,7 @@ async def test_a_user_who_may_only_read_is_enough_and_ctrl_c_ends_it(
         assert url.startswith("http://127.0.0.1:")
         assert url.endswith("/batch/b")
         before = await dump(batch)
-        async with httpx.AsyncClient(timeout=30) as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             base = url.removesuffix("/batch/b")
             for path in ("/", "/batch/b", "/batch/b/run/c0%231", "/batch/b/report"):
                 answer = await client.get(base + path)

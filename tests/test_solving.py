@@ -18,7 +18,7 @@ from workers.solving import SolverError, SolverTimeoutError, make_solver
 from workers.suite import Suite
 from workers.workspace import prepare
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds that a condition may take on a busy machine."""
 
 
@@ -78,7 +78,7 @@ WAITING = (
     "import pathlib, time\n"
     "def solve(case, run):\n"
     "    (run.workspace.path / 'begun').touch()\n"
-    "    deadline = time.monotonic() + 20\n"
+    "    deadline = time.monotonic() + 60\n"
     "    while not (run.workspace.path / 'go').exists() and time.monotonic() < deadline:\n"
     "        time.sleep(0.001)\n"
     "    return 'in time' if time.monotonic() < deadline else 'too late'\n"
@@ -236,7 +236,7 @@ async def test_a_command_that_takes_too_long_is_told_apart(tmp_path: Path) -> No
     """It becomes the hole `solver_timeout`."""
     suite = command(tmp_path / "suite", 'command = ["sleep", "600"]', 'timeout = "200ms"\n')
     run = run_of(suite, tmp_path)
-    with pytest.raises(SolverTimeoutError, match=r"^sleep: timed out after 0\.\d s$"):
+    with pytest.raises(SolverTimeoutError, match=r"^sleep: timed out after \d+\.\d s$"):
         await make_solver(suite).solve(run.case, run)
 
 

@@ -18,6 +18,7 @@ from bus.scripts import call, script
 from bus.target import Target
 from bus.types import BatchId, EntryId, Gen, LeaseId, RunId, Verb
 from tests.batches import P1, W1, W2, Batch, FixedDoor, opened, refused
+from tests.fleet import eventually
 from tests.waiting import soon
 from workers.runtime import SystemRuntime
 
@@ -565,13 +566,12 @@ async def test_who_has_one_slot_is_given_one_entry_however_many_batches_it_waits
     for name in names[1:]:
         await bus.create(replace(batch.spec, batch=name))
     streams = [bus.keys(name).stream(Group.WORKER.stream) for name in names]
-    reading = asyncio.create_task(bus.read(Group.WORKER, W1, names, 1, 5_000))
+    reading = asyncio.create_task(bus.read(Group.WORKER, W1, names, 1, 600_000))
 
     async def blocked() -> bool:
         return b"blocked_clients:1" in await batch.wire.call("INFO", "clients")
 
-    while not await blocked():
-        await asyncio.sleep(0.001)
+    await eventually(blocked, "the read to wait at the server")
     await batch.wire.calls([("MULTI",), *(("XADD", stream, "*", "run", "r#1") for stream in streams), ("EXEC",)])
     got = await soon(reading)
     pending = [len(await batch.wire.call("XPENDING", stream, Group.WORKER, "-", "+", 10)) for stream in streams]

@@ -19,6 +19,7 @@ from bus.port import Group, Held, Ref
 from bus.target import Target
 from bus.types import EntryId, Gen, LeaseId, RunId, Verb
 from tests.batches import P1, S1, W1, W2, Batch, opened, refused
+from tests.fleet import eventually
 
 
 @pytest.fixture
@@ -206,8 +207,11 @@ _WHILE = 30  # ms of idle time that a test waits for, and then looks whether it 
 async def _grown_idle(batch: Batch, *entries: EntryId) -> None:
     """Wait until nobody has renewed these for a while."""
     for entry in entries:
-        while await batch.idle_ms(entry) < _WHILE:
-            pass
+        await eventually(lambda entry=entry: _is_idle(batch, entry), "the entry to grow idle")  # type: ignore[misc]
+
+
+async def _is_idle(batch: Batch, entry: EntryId) -> bool:
+    return await batch.idle_ms(entry) >= _WHILE
 
 
 async def test_a_beat_renews_what_is_held_and_what_waits_to_be_claimed(batch: Batch) -> None:
@@ -216,10 +220,14 @@ async def test_a_beat_renews_what_is_held_and_what_waits_to_be_claimed(batch: Ba
     await _grown_idle(batch, held.entry.id, waiting.id)
     records = await batch.history()
     young: set[EntryId] = set()
-    while young != {held.entry.id, waiting.id}:  # a slow machine looks a while after the beat: then it beats again
+
+    async def renewed() -> bool:  # a slow machine looks a while after the beat: then it beats again
         (decision,) = await batch.bus.heartbeat(Group.WORKER, W1, Held([held.ref], [waiting]))
         assert decision.verb is Verb.COMMIT
-        young |= {entry for entry in (held.entry.id, waiting.id) if await batch.idle_ms(entry) < _WHILE}
+        young.update([entry for entry in (held.entry.id, waiting.id) if await batch.idle_ms(entry) < _WHILE])
+        return young == {held.entry.id, waiting.id}
+
+    await eventually(renewed, "both to be renewed")
     assert await batch.history() == records
 
 

@@ -181,6 +181,7 @@ async def test_a_call_that_does_not_say_what_it_carries_is_an_error_and_writes_n
     """Only a client of ours counts its arguments; what another sends is not guessed at."""
     target = script("run.seal")
     keys = [batch.keys.batch_row] * (len(target.keys))
+    await batch.wire.call("SCRIPT", "LOAD", target.text)
     async with batch.unchanged():
         for argv in (["", "x"], ["2", "x"], ["1 1", "x"], ["no"]):
             with pytest.raises(ReplyError, match="how many arguments"):

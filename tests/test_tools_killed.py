@@ -15,7 +15,7 @@ from tests.suites import write_suite
 SUITE = """\
 cases = "cases.jsonl"
 concurrency = 5
-lease = "1s"
+lease = "2s"
 max_deliveries = 2
 quorum = 1
 [solver]

@@ -34,7 +34,7 @@ from workers.runtime import SystemRuntime
 from workers.watching.looking import Watcher
 from workers.watching.top import BatchScreen, Flow, Help, ListScreen, RunScreen, Top
 
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 
 
 @dataclass(slots=True)
