@@ -19,6 +19,11 @@ from workers.lab.mischief import Api, Kind
 
 Json = dict[str, Any]
 
+SHORT = httpx.Timeout(60.0, read=0.05)
+"""Of a client that has asked, and is impatient."""
+STALLED = httpx.Timeout(60.0, read=1.0)
+"""Of one that is so only when it has been told nothing for longer than any machine takes for two tokens."""
+
 
 @pytest.fixture
 async def lab() -> AsyncIterator[Lab]:
@@ -30,7 +35,7 @@ async def lab() -> AsyncIterator[Lab]:
 @pytest.fixture
 async def client(lab: Lab) -> AsyncIterator[httpx.AsyncClient]:
     """A client of it."""
-    async with httpx.AsyncClient(base_url=lab.url, timeout=10) as opened:
+    async with httpx.AsyncClient(base_url=lab.url, timeout=60) as opened:
         yield opened
 
 
@@ -278,7 +283,7 @@ async def test_drop_dies_before_a_byte_and_bills_nothing(lab: Lab, client: httpx
 async def test_hang_accepts_and_never_answers_until_the_client_leaves(lab: Lab, client: httpx.AsyncClient) -> None:
     """Only the client can end it, and the lab notices that it did."""
     with pytest.raises(httpx.ReadTimeout):
-        await client.post("/v1/chat/completions", json=prompt(TEN), headers=headers("hang"), timeout=0.05)
+        await client.post("/v1/chat/completions", json=prompt(TEN), headers=headers("hang"), timeout=SHORT)
     await until(lambda: lab.counts.requests[Api.MODEL].cuts == {"client": 1}, "the client's leave")
     assert lab.counts.requests[Api.MODEL].open == 0
     assert lab.counts.model.billed == 0
@@ -288,7 +293,7 @@ async def test_stall_falls_silent_in_the_middle(lab: Lab, client: httpx.AsyncCli
     """A read timeout with tokens already there."""
     with pytest.raises(httpx.ReadTimeout):
         async with client.stream(
-            "POST", "/v1/chat/completions", json=streamed(TEN), headers=headers("stall@2", "r"), timeout=0.2
+            "POST", "/v1/chat/completions", json=streamed(TEN), headers=headers("stall@2", "r"), timeout=STALLED
         ) as response:
             async for _ in response.aiter_lines():
                 pass
@@ -301,7 +306,7 @@ async def test_late_and_stutter_are_too_slow_for_an_impatient_client(lab: Lab, c
     for mischief in ("late@60s", "stutter@60s"):
         with pytest.raises(httpx.ReadTimeout):
             async with client.stream(
-                "POST", "/v1/chat/completions", json=streamed(TEN), headers=headers(mischief, mischief), timeout=0.05
+                "POST", "/v1/chat/completions", json=streamed(TEN), headers=headers(mischief, mischief), timeout=SHORT
             ) as response:
                 await response.aread()
     await until(lambda: lab.counts.requests[Api.MODEL].cuts == {"client": 2}, "the lab to notice")
@@ -432,7 +437,7 @@ async def test_two_hundred_concurrent_requests_with_cuts_are_counted_to_the_toke
     """The sum of what clients read is what was delivered; prompt and generated are what is billed."""
     async with Lab(seed=3, mischief={"model": {"cut": 0.4, "500": 0.1}}) as lab:
         at_once = asyncio.Semaphore(20)  # a pool's own queue takes quadratic time
-        async with httpx.AsyncClient(base_url=lab.url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=lab.url, timeout=60) as client:
 
             async def one(n: int) -> int:
                 name = f"r{n}"
