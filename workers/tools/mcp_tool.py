@@ -45,6 +45,9 @@ _NOT_CALLED: Final = frozenset({-32700, -32600, -32601, -32602})
 _CONNECT: Final = 20.0
 """Seconds for a server to start and to say which tools it has."""
 
+_END: Final = 20.0
+"""Seconds for a server that is let go to end. The client gives it two to do so by itself, and then ends it."""
+
 
 class _UnreachableError(Exception):
     """No connection: nothing was asked."""
@@ -124,7 +127,7 @@ class McpServer:
             if self._connection is not None:
                 await self._drop(self._connection)
             if self._owners:
-                await asyncio.wait(self._owners, timeout=_CONNECT)
+                await asyncio.wait(self._owners, timeout=_END)
 
     async def _reach(self, *, probe: bool = False) -> _Connection:
         async with self._lock:
@@ -149,7 +152,7 @@ class McpServer:
             self._connection = None
         connection.close.set()
         with contextlib.suppress(Exception):
-            await asyncio.wait({connection.owner}, timeout=_CONNECT)
+            await asyncio.wait({connection.owner}, timeout=_END)
 
     async def _connect(self) -> _Connection:
         import anyio  # noqa: PLC0415 - the client's own dependency
