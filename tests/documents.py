@@ -16,10 +16,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.fleet import end_below
+
 __all__ = ["ROOT", "Block", "Link", "Played", "blocks", "links", "play", "sections", "unseen"]
 
 ROOT = Path(__file__).parent.parent
-_PATIENCE = 60.0  # seconds; what takes so long waits for something that will not come
+_PATIENCE = 240.0  # seconds; what takes so long waits for something that will not come
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r"<!-- not run: (?P<why>.+?) -->\n\Z", re.DOTALL)
 
@@ -116,6 +118,7 @@ def play(page: Path, directory: Path) -> Played:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)
             shell.wait()
+            end_below(directory)  # a server that the page was to stop, and did not come to
         said.seek(0)
         return Played(code, said.read().decode("utf-8", "replace"))
 

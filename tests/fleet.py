@@ -38,13 +38,25 @@ from tests.suites import write_suite
 from workers.role_options import Role, RoleOptions
 from workers.runtime import SystemRuntime
 
-__all__ = ["Command", "Done", "Process", "Stage", "Watch", "case", "commits", "eventually", "read_export"]
+__all__ = [
+    "Command",
+    "Done",
+    "Process",
+    "Stage",
+    "Watch",
+    "case",
+    "commits",
+    "end_below",
+    "eventually",
+    "processes_below",
+    "read_export",
+]
 
 T = TypeVar("T")
 
 _PATIENCE = 60.0  # seconds; what takes so long has failed, also on a machine that does much else
 _LOOK_EVERY = 0.02
-_ENDING = 20.0  # seconds for what is left of a stage to end by itself: a fleet's grace is 10
+_ENDING = 60.0  # seconds for what is left of a stage to end by itself: a fleet's grace is 10
 
 _CODE = '''\
 """Answers with its input; before that it does what the case's metadata say."""
@@ -271,15 +283,7 @@ class Stage:
 
     def processes(self) -> list[Process]:
         """Everything alive that works under the stage's root."""
-        found = []
-        for place in Path("/proc").iterdir():
-            if not place.name.isdigit() or int(place.name) == os.getpid():
-                continue
-            with contextlib.suppress(OSError):
-                if (place / "cwd").readlink().is_relative_to(self.root):
-                    words = (place / "cmdline").read_bytes().split(b"\0")[:-1]
-                    found.append(_process(int(place.name), [word.decode() for word in words]))
-        return [one for one in found if one.alive]
+        return processes_below(self.root)
 
     def roles(self, *roles: Role) -> list[Process]:
         """The processes that `evalbus run` started, of these roles or of all; by name."""
@@ -315,8 +319,27 @@ class Stage:
         for command in self.commands:  # first the starters: they would start their roles anew
             command.process.kill()
             command.process.wait()
-        for left in self.processes():
-            left.signal(signal.SIGKILL)
+        end_below(self.root)
+
+
+def processes_below(root: Path) -> list[Process]:
+    """Everything alive that works there or deeper, but for this process; nothing where there is no /proc."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int(place.name) != os.getpid() and (place / "cwd").readlink().is_relative_to(root):
+                words = (place / "cmdline").read_bytes().split(b"\0")[:-1]
+                found.append(_process(int(place.name), [word.decode() for word in words]))
+    return [one for one in found if one.alive]
+
+
+def end_below(root: Path) -> None:
+    """Kill all of them, and what they start meanwhile."""
+    deadline = time.monotonic() + _ENDING
+    while (left := processes_below(root)) and time.monotonic() < deadline:
+        for one in left:
+            one.signal(signal.SIGKILL)
+        time.sleep(_LOOK_EVERY)
 
 
 def _process(pid: int, words: Sequence[str]) -> Process:

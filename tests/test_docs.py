@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from bus.contract import CONTRACT
 from bus.models import MUTANTS
 from tests.documents import ROOT, Played, blocks, links, play, sections, unseen
+from tests.fleet import processes_below
 from workers.cli import app
 from workers.docs import pages
 from workers.docs.attributes import said_of_fields
@@ -54,6 +56,19 @@ def test_the_commands_of_a_page_run_and_print_what_it_shows(page: Path, played: 
     done = played[page].result()
     assert done.code == 0, done.said
     assert unseen(page, done) == [], done.said
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+def test_a_page_that_fails_leaves_nothing_running(tmp_path: Path) -> None:
+    """Neither what it had in the background, nor a server that it was to stop further down."""
+    page = tmp_path / "page.md"
+    page.write_text("```sh\nevalbus server start\nsetsid sleep 600 &\nfalse\n```\n```sh\nevalbus server stop\n```\n")
+    (tmp_path / "played").mkdir()
+    done = play(page, tmp_path / "played")
+    assert done.code == 1
+    assert "up until `evalbus server stop`" in done.said, done.said
+    assert processes_below(tmp_path) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
