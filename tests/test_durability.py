@@ -20,6 +20,7 @@ from bus.scripts import script
 from bus.types import Durability, Plane
 from bus.wire import Wire
 from tests.batches import W1, Batch, FixedDoor
+from tests.fleet import eventually
 from tests.replicated import link_is_up
 from tests.servers import Kind, Missing, RealServer, binary, running, wait_for
 from workers.runtime import SystemRuntime
@@ -107,9 +108,13 @@ async def _monitored(server: RealServer) -> AsyncIterator[list[str]]:
     client.close()
 
 
+_SYNCS = {"appendfsync": "always", "repl-diskless-sync-delay": "0"}
+"""Settings of a server that waits for its disk, and for no second replica before it answers the first."""
+
+
 async def test_each_licence_is_confirmed_on_the_connection_that_asked_for_it() -> None:
     """WAIT follows the script of a lease and of nothing else; on another connection it would answer at once."""
-    with running(Kind.VALKEY9, {"appendfsync": "always"}, tcp=True) as server:
+    with running(Kind.VALKEY9, _SYNCS, tcp=True) as server:
         door = FixedDoor(server.target.address(), is_watched=True)
         with running(Kind.VALKEY9, {"replicaof": f"127.0.0.1 {server.target.port}"}, tcp=True) as replica:
             wait_for(lambda: link_is_up(replica), "the replica to follow")
@@ -127,14 +132,13 @@ async def test_each_licence_is_confirmed_on_the_connection_that_asked_for_it() -
 
 async def test_no_lease_is_handed_out_that_no_replica_has() -> None:
     """The replica is gone: the claim has been applied, and is not answered until a replica has it."""
-    with running(Kind.VALKEY9, {"appendfsync": "always"}, tcp=True) as server:
+    with running(Kind.VALKEY9, _SYNCS, tcp=True) as server:
         door = FixedDoor(server.target.address(), is_watched=True)
         batch = await Batch.open(door.where, door=door, durability=Durability.STRICT)
         await batch.admit()
         entry = await batch.delivered(W1)
         claim = asyncio.ensure_future(batch.claimed(W1, entry))
-        while not await batch.bus.rows(batch.name, [entry.run]) or not await _is_running(batch, entry.run):
-            await asyncio.sleep(0.01)
+        await eventually(lambda: _is_running(batch, entry.run), "the claim to be applied")
         assert not claim.done()
         with running(Kind.VALKEY9, {"replicaof": f"127.0.0.1 {server.target.port}"}, tcp=True):
             claimed = await claim
@@ -176,8 +180,9 @@ async def test_who_may_only_read_shows_what_others_confirmed() -> None:
         await batch.aclose()
 
 
-async def test_a_confirmation_that_does_not_come_is_no_confirmation() -> None:
+async def test_a_confirmation_that_does_not_come_is_no_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
     """0 replicas after the time is an error, not an answer, except where the set is alone and only a close waits."""
+    monkeypatch.setattr("bus.durability._PATIENCE_MS", 200)
     with running(Kind.VALKEY9, tcp=True) as server:
         wire = await Wire.open(server.target.address())
         await wire.call("SET", "k", 1)
