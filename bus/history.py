@@ -180,7 +180,7 @@ def _lines_of(untold: _Untold) -> Iterator[Line]:
             reason=part.reason,
             envelope=entry.envelope,
             args=args,
-            answer=_answer(part),
+            answer=_answer(part, exported=entry.exported),
         )
 
 
@@ -212,12 +212,16 @@ def _as_presented(value: object) -> object:
     return presented
 
 
-def _answer(part: Part) -> dict[str, Any]:
+def _answer(part: Part, *, exported: bool) -> dict[str, Any]:
+    """What the operation answered, in the types of its contract; of an exported entry, as it stood there."""
     fence = CONTRACT.get(part.fence)
     if fence is None or part.op not in fence.ops:
         return dict(part.answer)
     named = fence.ops[part.op].answers
-    return {name: value for name, value in part.answer.items() if name in named}
+    answer = {name: value for name, value in part.answer.items() if name in named}
+    if not exported and part.fence == "outbox" and isinstance(stored := answer.get("args"), str):
+        answer["args"] = json.loads(stored)  # a call's arguments are text on the server, and an object to whoever asks
+    return answer
 
 
 def _position(entry: Recorded, seq: int) -> int:

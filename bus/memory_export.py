@@ -14,7 +14,6 @@ from bus.contract import CONTRACT
 from bus.envelopes import SCHEMA
 from bus.history import Line, Part, Recorded, chained, header, spelt
 from bus.memory_batch import MemoryBatch
-from bus.memory_effects import args_text
 from bus.port import BatchInfo, BatchStatus
 from bus.snapshot import ScoreRow, Snapshot
 from bus.types import Plane, RunId
@@ -56,8 +55,6 @@ def _named(part: Part) -> tuple[dict[str, Any], dict[str, Any]]:
         return dict(part.args), dict(part.answer)
     contract = fence.ops[part.op]
     args = {arg.name: part.args[arg.name] for arg in contract.args if part.args.get(arg.name) is not None}
-    if (part.fence, part.op) == ("outbox", "put"):
-        args["args"] = args_text(args["args"])  # as the server is told them
     return args, {name: value for name, value in part.answer.items() if name in contract.answers}
 
 

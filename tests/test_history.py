@@ -19,6 +19,7 @@ import pytest
 from bus.chain import EMPTY_HEAD, next_head
 from bus.errors import ViolationError
 from bus.history import Line, export, lines
+from bus.models.outbox import Outbox
 from bus.models.sandbox import Sandbox
 from bus.models.transcript import Transcript
 from bus.port import Group, Receipt
@@ -197,6 +198,24 @@ async def test_the_model_of_fence_8_takes_every_recorded_decision_again(batch: B
         assert (answer["verb"], answer["reason"]) == (line.verb, line.reason), (line, answer)
         ops.append(line.op)
     assert ops == ["acquire", "plan", "write", "join", "acquire", "preempt"]
+
+
+async def test_the_model_of_fence_2_takes_every_recorded_decision_again(batch: Batch) -> None:
+    """A call's arguments are text on the server: exported they are the object that they were presented as."""
+    held = await batch.claimed()
+    calls = fan_out(held.ref, "book")
+    await batch.bus.put_tools(held.ref, calls)
+    others = [replace(one, args='{"x":2}') for one in calls.intents]
+    assert (await batch.bus.put_tools(held.ref, replace(calls, intents=others))).reason == "args_mismatch"
+    await batch.bus.tool_claim(await batch.delivered(W1, Group.TOOLS), "executor", W1)
+    model = Outbox(ack_bound_ms=10**9, inverses={})
+    said = []
+    for line in await told(batch, "outbox"):
+        derived = model.decide(line.op, line.args).as_dict()
+        recorded = {"verb": line.verb, "reason": line.reason, **line.answer}
+        assert {name: derived.get(name) for name in recorded} == recorded, line
+        said.append((line.op, line.answer["args"]))
+    assert said == [("put", {"x": 1}), ("put", {"x": 1}), ("claim", {"x": 1})]
 
 
 async def test_the_first_line_tells_what_the_fences_were_configured_with(batch: Batch) -> None:

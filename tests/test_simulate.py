@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -258,3 +259,14 @@ def test_effects_that_nobody_licensed_are_found_in_the_books() -> None:
     twice = replace(played.books, effects={key: times + 1 for key, times in effects.items()})
     ids = [one.id for one in find(setting, replace(played, books=twice)).violations]
     assert ids == ["effects.P4", "effects.P7"]
+
+
+def test_a_simulated_history_has_a_call_s_arguments_as_objects_like_a_server_s() -> None:
+    """Whoever reads exports need not know which bus wrote them."""
+    lines = [json.loads(line) for line in played_with(built_in("tools")).lines[1:-1]]
+    told = [line for line in lines if line["fence"] == "outbox" and line["op"] in ("put", "claim")]
+    assert told
+    for line in told:
+        given = line["args"] if line["op"] == "put" else line["answer"]
+        assert isinstance(given["args"], dict), line
+        assert isinstance(line["answer"].get("args", {}), dict), line

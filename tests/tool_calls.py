@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from bus.chain import EMPTY_HEAD
+from bus.fences.fence import canonical
 from bus.fences.join import window_of
 from bus.port import Entry, FanOut, Group, Intent, IntentState, Outcome, Ref
 from bus.types import ConsumerId, Decision, Digest, Gen
@@ -83,7 +84,7 @@ class Tools:
     def fan_out(self, count: int = 1, tool: str = "book", *, n: int = 1, cost: int = 0, **args: object) -> FanOut:
         """So many calls of a tool, as the conversation's step `n`."""
         step = f"{self.ref.run}~{self.ref.conversation}.{n}"
-        intents = [Intent(f"{step}.{i}", tool, json.dumps({"i": i} | args)) for i in range(count)]
+        intents = [Intent(f"{step}.{i}", tool, canonical({"i": i} | args).decode()) for i in range(count)]
         digest = hashlib.sha256(repr(intents).encode()).hexdigest()
         window = window_of(step, [one.id for one in intents], 0)
         return FanOut(step, self.head, self.length + 1, Digest(digest), intents, window, cost)

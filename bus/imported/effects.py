@@ -85,6 +85,8 @@ class Effects:
 
 
 def _text(told: Told) -> str:
-    """The arguments as they came, if the answer repeats them; else as JSON spells them."""
+    """The arguments as a client of ours spells them; text, of a release before, as it came."""
     args: Any = told.answer.get("args", told.args["args"])
-    return args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
+    return (
+        args if isinstance(args, str) else json.dumps(args, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    )
