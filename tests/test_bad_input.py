@@ -80,7 +80,7 @@ def no_parquet(place: Path) -> list[str]:
         (
             edited('cases = "cases.jsonl"\nsolver = "agent.py:solve"\nscorer = {kind = "exact"}\n'),
             "suite/suite.toml",
-            ": solver: must be a table, it is 'agent.py:solve' (write solver = {python = \"agent.py:solve\"}",
+            ":2: solver: must be a table, it is 'agent.py:solve' (write solver = {python = \"agent.py:solve\"}",
         ),
         (
             edited('cases = "cases.jsonl"\nscorer = {kind = "exact"}\n'),
@@ -97,19 +97,19 @@ def no_parquet(place: Path) -> list[str]:
             "suite/c.csv",
             ":1: has no column 'id' (it has 'id;input;target') (its cells are parted by ';': save it with commas)",
         ),
-        (edited('cases = "no.jsonl"\n' + MINIMAL[21:]), "suite/suite.toml", ": cases: no such file: no.jsonl"),
+        (edited('cases = "no.jsonl"\n' + MINIMAL[21:]), "suite/suite.toml", ":1: cases: no such file: no.jsonl"),
         (edited("cases = \n" + MINIMAL), "suite/suite.toml", ":1: invalid TOML: "),
-        (edited('qorum = "1%"\n' + MINIMAL), "suite/suite.toml", ": qorum: unknown field (did you mean 'quorum'?)"),
+        (edited('qorum = "1%"\n' + MINIMAL), "suite/suite.toml", ":1: qorum: unknown field (did you mean 'quorum'?)"),
         (edited(**{"cases.jsonl": '{"id": "a"}\n{"input": "1"}\n'}), "suite/cases.jsonl", ":2: a case without id"),
         (edited(**{"cases.jsonl": '{"id": "a"}\n\n{"id": "a"}\n'}), "suite/cases.jsonl", ":3: two cases have the id"),
         (edited(**{"cases.jsonl": '{"id": "a"}\n{"id": "b"\n'}), "suite/cases.jsonl", ":2: invalid JSON: "),
         (edited(**{"cases.jsonl": "\n"}), "suite/cases.jsonl", ": holds no case"),
-        (edited("quorum = 3\n" + MINIMAL), "suite/suite.toml", ": quorum: 3 is more than the number of runs, 2"),
-        (edited(MINIMAL.replace("exact", "exakt")), "suite/suite.toml", ": scorer.kind: unknown kind 'exakt'"),
+        (edited("quorum = 3\n" + MINIMAL), "suite/suite.toml", ":1: quorum: 3 is more than the number of runs, 2"),
+        (edited(MINIMAL.replace("exact", "exakt")), "suite/suite.toml", ":5: scorer.kind: unknown kind 'exakt'"),
         (
             edited(FUNCTION, **{"agent.py": "import no_such_module\n"}),
             "suite/suite.toml",
-            ": solver.python: agent.py does not import: ModuleNotFoundError: No module named 'no_such_module' (line 1)",
+            ":3: solver.python: agent.py does not import: ModuleNotFoundError: No module named 'no_such_module' (li",
         ),
         (no_parquet, "suite/cases.parquet", ": is not a Parquet file: "),
         (options("--json", "no/out.json"), "no/out.json", ": its directory does not exist"),
@@ -158,7 +158,7 @@ async def test_the_process_says_no_more_than_that_line(stage: Stage) -> None:
     suite = write_suite(stage.root / "suite", FUNCTION, **{"agent.py": "def solve(case, run) -> str: return 1 +\n"})
     done = await stage.call("run", suite, "--json", "out.json")
     assert (done.code, done.out) == (2, "")
-    assert done.complaint.startswith(f"{suite}/suite.toml: solver.python: agent.py does not import: SyntaxError: ")
+    assert done.complaint.startswith(f"{suite}/suite.toml:3: solver.python: agent.py does not import: SyntaxError: ")
     assert not stage.home.exists()
     assert not (stage.root / "out.json").exists()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -67,14 +68,15 @@ FILES = {
 }
 
 
-def complaint(root: Path, *, check_code: bool = True) -> str:
-    """The one line that loading ends with, the directory taken out."""
+def complaint(root: Path, *, check_code: bool = True, placed: bool = False) -> str:
+    """The one line that loading ends with, the directory taken out; the line in `suite.toml` only if `placed`."""
     with pytest.raises(InputError) as caught:
         load_suite(root, check_code=check_code)
     line = str(caught.value)
     assert "\n" not in line
     assert caught.value.exit_code == 2
-    return line.replace(f"{root}/", "")
+    line = line.replace(f"{root}/", "")
+    return line if placed else re.sub(r"^(suite\.toml):\d+:", r"\1:", line)
 
 
 # --- what is read -----------------------------------------------------------------------------------------
@@ -344,14 +346,38 @@ KINDS = "one of exact, includes, regex, numeric, command, python, model"
 )
 def test_bad_toml_is_told_with_file_and_field(tmp_path: Path, toml: str, said: str) -> None:
     """One line that names what to change, before anything has started."""
-    assert complaint(write_suite(tmp_path, toml)).startswith(f"suite.toml{said}")
+    assert complaint(write_suite(tmp_path, toml), placed="TOML" in said).startswith(f"suite.toml{said}")
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("# trails\n\ntrails = 2\n" + MINIMAL, ":3: trails: unknown field"),
+        (MINIMAL + 'timeout = "1 x"\n', ":6: scorer.timeout: "),
+        (MINIMAL + "[gate]\n\nmin_pass_rate = 60\n", ":8: gate.min_pass_rate: must be at most 1"),
+        (MINIMAL.replace('["cat"]', '[\n  "cat",\n  1,\n]'), ":3: solver.command[1]: must be text"),
+        (MINIMAL + 'pattern = """\ntolerance = 1\n"""\ntolerance = -1\n', ":9: scorer.tolerance: must be at least 0"),
+        ("[[cases]]\nid = 1\n[[cases]]\nx = 1\n" + MINIMAL.partition("\n")[2], ":3: cases[1]: unknown field 'x'"),
+        (MINIMAL.replace('kind = "exact"', 'timeout = "1s"'), ":4: scorer.kind: is missing"),
+        (MINIMAL + '[tools."a.b"]\npython = "t.py:f"\n', ":6: tools.a.b"),
+        (MINIMAL.replace("cases.jsonl", "none.jsonl"), ":1: cases: no such file"),
+        (MINIMAL.partition("\n")[2], ": cases: is missing"),
+    ],
+    ids=[
+        "misspelt", "in a table", "behind a blank line", "in a list of several lines", "below text that looks like it",
+        "in a list of tables", "missing in its table", "a name with a dot", "found later", "missing in the file",
+    ],
+)  # fmt: skip
+def test_a_wrong_field_is_told_with_the_line_that_it_is_written_in(tmp_path: Path, toml: str, said: str) -> None:
+    """One that is missing, with that of its table; the parser itself does not say where a field stood."""
+    assert complaint(write_suite(tmp_path, toml), placed=True).startswith(f"suite.toml{said}")
 
 
 def test_a_file_that_is_not_utf8_is_told_with_its_line(tmp_path: Path) -> None:
     """TOML is UTF-8."""
     write_suite(tmp_path)
     (tmp_path / "suite.toml").write_bytes(b'trials = 1\nname = "caf\xe9"\n')
-    assert complaint(tmp_path) == "suite.toml:2: is not UTF-8 text (byte 0xe9) (save it as UTF-8)"
+    assert complaint(tmp_path, placed=True) == "suite.toml:2: is not UTF-8 text (byte 0xe9) (save it as UTF-8)"
 
 
 def test_what_is_wrong_with_the_cases_names_their_file(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ from workers.tables import (
     SolverTable,
     WorkspaceTable,
 )
+from workers.toml_lines import line_of
 from workers.tools.code import functions_of
 from workers.trees import DIRECTORY, Entry, TreeError, hash_entries, ignored, walk
 
@@ -90,6 +91,24 @@ def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
     the processes that will call them find out at the start. A planner, which never calls them, may leave it out.
     """
     source = _find(plain(path))
+    try:
+        return _load(source, check_code=check_code)
+    except InputError as error:
+        raise _with_line(error, source) from error.__cause__
+
+
+def _with_line(error: InputError, source: Path) -> InputError:
+    """What is wrong with a field of a TOML suite is told with the line that the field is written in."""
+    if type(error) is not InputError or error.line is not None or error.file != source or source.suffix != ".toml":
+        return error
+    try:
+        line = line_of(read_text(source, source), error.problem.partition(": ")[0])
+    except (InputError, tomllib.TOMLDecodeError, RecursionError):  # the file itself is what is wrong
+        return error
+    return InputError(error.problem, file=source, line=line, remedy=error.remedy)
+
+
+def _load(source: Path, *, check_code: bool) -> Suite:
     root = source.parent.resolve()
     check_own_names(root, source.parent)
     declared = _read(source, root)
