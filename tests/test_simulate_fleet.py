@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from bus.errors import InputError
-from workers.simulating.capacity import capacity, shard_of_run, skew
-from workers.simulating.costs import Costs, Server, Times, Worker, read_costs
-from workers.simulating.fleet import Fleet
-from workers.simulating.queues import estimate
-from workers.simulating.table import fleets
+from workers.forecasting.capacity import capacity, shard_of_run, skew
+from workers.forecasting.costs import Costs, Server, Times, Worker, read_costs
+from workers.forecasting.fleet import Fleet
+from workers.forecasting.queues import estimate
+from workers.forecasting.table import fleets
 
 FREE = Costs(Server(*[0.0] * 11))
 """A server that takes no time."""

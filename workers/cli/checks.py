@@ -242,15 +242,17 @@ def simulate(
 
     quiet_logs()
     guard(lambda: command.check_alone(suite, schedule, fleet))
+    if fleet_table or fleet is not None:
+        from workers.forecasting import command as forecasting  # noqa: PLC0415 - schedules need none of it
     if fleet_table:
-        guard(lambda: command.forecast_table(costs, seed, console()))
+        guard(lambda: forecasting.forecast_table(costs, seed, console()))
         return
     if fleet is not None:
-        asked = command.FleetOptions(
+        asked = forecasting.FleetOptions(
             fleet, slots, runs, calls, call_time, spread, tokens, preempt, lease, max_deliveries, resume, bound,
             model_slots, shards,
         )  # fmt: skip
-        guard(lambda: command.forecast(asked, costs, seed, json_file, console()))
+        guard(lambda: forecasting.forecast(asked, costs, seed, json_file, console()))
         return
     if schedule is not None:
         held = guard(lambda: command.repeat(schedule, json_file, console()))

@@ -13,6 +13,5 @@ findings.py    what is asked of it when it is over
 schedule.py    a schedule from a number, or from a file; shrinking.py: the shortest that shows the same
 mutants.py     fences with a check taken out, for tests
 many.py        very many schedules
-fleet.py       what a fleet would get done; queues.py: by a model of its queues; costs.py: its figures
 command.py     the command
 """

@@ -14,8 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from workers.simulating.costs import Costs
-from workers.simulating.fleet import Fleet
+from workers.forecasting.costs import Costs
+from workers.forecasting.fleet import Fleet
 
 __all__ = ["SLOTS", "Capacity", "capacity", "shard_of_run", "skew"]
 

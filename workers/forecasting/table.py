@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from workers.simulating.capacity import Capacity, capacity
-from workers.simulating.costs import Costs
-from workers.simulating.fleet import Fleet
-from workers.simulating.queues import estimate
+from workers.forecasting.capacity import Capacity, capacity
+from workers.forecasting.costs import Costs
+from workers.forecasting.fleet import Fleet
+from workers.forecasting.queues import estimate
 
 __all__ = ["KINDS", "Row", "fleets", "rows"]
 
