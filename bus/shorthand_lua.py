@@ -20,67 +20,14 @@ from dataclasses import dataclass
 import msgpack
 
 from bus.shorthand import BARE, COMMANDS, PARTS, Shape
+from bus.shorthand_fields import LISTS, NO_EVENTS, OFTEN_BARE, OPEN, SAID_BY_ALL, SELDOM, Field, fields_of, likely
 
-__all__ = ["LISTS", "NUMBERS", "OPEN", "Field", "fields_of", "kinds", "lua_writer"]
+__all__ = ["kinds", "lua_writer"]
 
 _ENTRY = "--#entry\n"
 """Where the function goes in the text of `lua/include/shorthand.lua`."""
 
 _KIND = re.compile(r"\b(\w+) = '(str|bool|int1?)(\??)'")
-
-NUMBERS = frozenset(
-    {
-        *("billed", "durable", "epoch", "gen", "length", "model_left", "ok"),
-        *("remaining", "replays", "seq", "tokens", "ttl_ms", "watermark"),
-    }
-)
-"""Fields of parts that are numbers or booleans. All others but `LISTS` are texts."""
-
-LISTS = frozenset({"transcript.lease->unresolved", "join.admit.expected", "outbox.put.args"})
-
-OPEN = frozenset({"outbox.claim", "outbox.complete"})
-"""Parts that may have more arguments than their line: `effects.give_up` notes them so."""
-
-_SELDOM = frozenset({"head", "intent", "lease_id", "parent", "plane", "run"})
-"""Texts of parts that may be absent. Where any other is, the entry is kept whole."""
-
-_OFTEN_BARE = frozenset({"transcript.append", "transcript.intend", "transcript.seal"})
-"""Parts that are noted without arguments when the envelope has them all."""
-
-_NO_EVENTS, _CHAIN, _RESULT = "0", "run~0", "result"
-_SAID_BY_ALL = {_NO_EVENTS: "NO_EVENTS", _CHAIN: "env.run .. '~0'", _RESULT: "env.plane .. ':' .. env.run .. ':result'"}
-"""What an entry need not say, in the order of its numbers; the last two in an entry of a run."""
-
-_LIKE: Mapping[str, str] = {
-    "admission": "executor admission lease",
-    "args": "args",
-    "body": "digest head",
-    "candidate": "candidate",
-    "case": "step",
-    "digest": "digest intent head",
-    "echo": "intent_id",
-    "head": "head",
-    "intent": "digest",
-    "judge": "judge",
-    "key": "intent_id",
-    "lease": "desk_lease admission lease",
-    "lease_id": "executor +lease_id",
-    "parent": f"{_NO_EVENTS} parent head",
-    "plane.write.key": f"{_RESULT} intent_id",
-    "result": "digest",
-    "run": "run step",
-    "slot": "slot",
-    "state": "state",
-    "step": "step run",
-    "tool": "tool",
-    "transcript.lease->head": _NO_EVENTS,
-    "transcript.lease.lease_id": "",
-    "transcript.lease.run": _CHAIN,
-    "verdict": "head",
-    "window": "window",
-}
-"""By a field, or by a part's: the fields whose text it may repeat, the likeliest first. The envelope's, where it has
-such a text, else the one that a part said last; always the part's behind a `+`."""
 
 
 def kinds(text: str) -> dict[str, tuple[str, bool]]:
@@ -101,32 +48,8 @@ def lua_writer(command: str, text: str, around: str) -> str:
     return around.replace(_ENTRY, _Writer(own, used, kinds(text)).text())
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of a part: `path` is `<part>.<name>`, or `<part>-><name>` of its answer."""
-
-    path: str
-    name: str
-    source: str
-
-    @property
-    def is_text(self) -> bool:
-        """Neither a number nor a list."""
-        return self.name not in NUMBERS and self.path not in LISTS
-
-
-def fields_of(part: Shape) -> list[Field]:
-    """A part's, in the order of its values."""
-    args = [Field(f"{part.name}.{name}", name, f"args.{name}") for name in part.args]
-    return args + [Field(f"{part.name}->{name}", name, f"answer.{name}") for name in part.answers]
-
-
 def _packed(number: int) -> str:
     return "'" + "".join(f"\\{byte:03}" for byte in msgpack.packb(number)) + "'"
-
-
-def _like(path: str, name: str) -> list[str]:
-    return _LIKE.get(path, _LIKE.get(name, "")).split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +73,12 @@ class _Writer:
             raise ValueError(f"{own.name} does not say of what kind {', '.join(unknown)} is")
         self._own, self._parts, self._kinds = own, parts, known
         self._lines: list[str] = []
-        every = list(_SAID_BY_ALL) if own.args[0] == "run" else [_NO_EVENTS]
+        every = list(SAID_BY_ALL) if own.args[0] == "run" else [NO_EVENTS]
         self._count: int | None = len(every)  # None: known when it runs
-        self._said = {name: _Said(_SAID_BY_ALL[name], _packed(-2 - position)) for position, name in enumerate(every)}
+        self._said = {name: _Said(SAID_BY_ALL[name], _packed(-2 - position)) for position, name in enumerate(every)}
         of_parts = [field for part in parts for field in fields_of(part) if field.is_text]
-        self._wanted = {one for field in of_parts for one in _like(field.path, field.name)}
-        self._wanted |= {one for name in own.args for one in _like("", name)}
+        self._wanted = {one for field in of_parts for one in likely(field.path, field.name)}
+        self._wanted |= {one for name in own.args for one in likely("", name)}
         # What parts say and later ones repeat; the envelope's text of that name comes first, where it has one.
         texts = {name for name in own.args if known[name][0] == "str"}
         names = {field.name for field in of_parts}
@@ -219,7 +142,7 @@ class _Writer:
         return pieces
 
     def _text_of_envelope(self, name: str, is_optional: bool) -> list[str]:
-        like = [self._said[one] for one in _like("", name) if one in self._said]
+        like = [self._said[one] for one in likely("", name) if one in self._said]
         value, is_wanted = f"e_{name}", name in self._wanted
         if not is_optional and not like:
             self._write(f"local {value} = env.{name}")
@@ -252,7 +175,7 @@ class _Writer:
         if part.name in OPEN:
             others = " and ".join(f"name ~= '{name}'" for name in part.args)
             self._write("for name in pairs(args) do", f"if {others} then return nil end", "end")
-        if part.name in _OFTEN_BARE:
+        if part.name in OFTEN_BARE:
             is_bare = " and ".join(f"{one.source} == nil" for one in reversed(args))
             self._write(f"if args == NOTHING or {is_bare} then")
             self._join(part.number + BARE, answers)
@@ -277,11 +200,11 @@ class _Writer:
 
     def _text_of_part(self, value: str, field: Field) -> Iterator[str]:
         self._write(f"local {value} = {field.source}")
-        like = [self._said[one] for one in _like(field.path, field.name) if one in self._said]
+        like = [self._said[one] for one in likely(field.path, field.name) if one in self._said]
         say = ["n = n + 1"]
         if field.name in self._kept:
             say.append(f"s_{field.name}, r_{field.name} = {value}, -n")
-        if not like and field.name not in _SELDOM:
+        if not like and field.name not in SELDOM:
             self._write(*say)
             yield from (f"H[#{value}]", value)
             return

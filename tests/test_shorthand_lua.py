@@ -18,7 +18,8 @@ from bus.chain import EMPTY_HEAD
 from bus.scripts import script
 from bus.shake import strip
 from bus.shorthand import COMMANDS, PARTS, Shape, read, spell
-from bus.shorthand_lua import OPEN, Field, fields_of, kinds, lua_writer
+from bus.shorthand_fields import OPEN, Field, fields_of
+from bus.shorthand_lua import kinds, lua_writer
 from bus.target import Target
 from bus.types import MAX_INT
 from bus.wire import Wire
