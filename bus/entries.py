@@ -7,7 +7,6 @@ was made of, or the one that refused it. Most entries stand in the short form (`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bus import shorthand
@@ -16,43 +15,13 @@ from bus.errors import ViolationError
 from bus.imported import entry as imported
 from bus.keys import BatchKeys
 from bus.link import Link
+from bus.recorded import Part, Recorded
 from bus.replies import pairs_of
 from bus.texts import unpacked
 from bus.types import EntryId
 from bus.wire import Reply
 
-__all__ = ["Entries", "Part", "Recorded"]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One fence operation's decision within a command."""
-
-    fence: str
-    op: str
-    verb: str
-    reason: str | None
-    args: Mapping[str, Any]
-    """Those that the envelope does not hold under the same name."""
-    answer: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """One entry of the history. `presented`: the other arguments of a refused command, by position from 2."""
-
-    id: EntryId
-    command: str
-    envelope: Mapping[str, Any]
-    parts: tuple[Part, ...]
-    presented: Mapping[int, bytes]
-    exported: bool = False
-    """Read back from an export: the parts have all their arguments, in the form in which they stand there."""
-
-    @property
-    def joint(self) -> bool:
-        """Made by a step of the pipeline, not by one fence operation alone."""
-        return self.command.startswith("run.")
+__all__ = ["Entries"]
 
 
 class Entries:
@@ -98,9 +67,7 @@ def _recorded(entry_id: EntryId, flat: Sequence[bytes]) -> Recorded:
     fields = pairs_of(flat)
     if (packed := fields.get(imported.FIELD)) is not None:
         told = imported.unpack(packed)
-        return Recorded(
-            entry_id, fields[b"o"].decode(), told.envelope, tuple(Part(*one) for one in told.parts), {}, True
-        )
+        return Recorded(entry_id, fields[b"o"].decode(), told.envelope, told.parts, {}, exported=True)
     envelope = _envelope(fields[b"e"])
     presented = {int(name[1:]): value for name, value in fields.items() if name[:1] == b"x"}
     parts = tuple(_part(*part) for part in unpacked(fields[b"p"]))

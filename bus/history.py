@@ -23,12 +23,13 @@ from typing import Any
 
 from bus.archived import ArchivedError, order_of
 from bus.contract import CONTRACT
-from bus.entries import Entries, Part, Recorded
+from bus.entries import Entries
 from bus.errors import InputError, ViolationError
 from bus.events import StoredEvent
 from bus.keys import BatchKeys
 from bus.link import Link
 from bus.port import BatchInfo
+from bus.recorded import Part, Recorded
 from bus.scripts import script
 from bus.snapshot import Snapshot
 from bus.texts import text_of
@@ -37,8 +38,6 @@ from bus.types import BatchId, EntryId, Plane, RunId
 __all__ = [
     "Far",
     "Line",
-    "Part",
-    "Recorded",
     "chained",
     "chained_lines",
     "closing",

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from bus.history import Recorded
 from bus.memory_streams import MemoryStream
 from bus.models.admission import Admission
 from bus.models.completion import Completion
@@ -30,6 +29,7 @@ from bus.models.transcript import Transcript
 from bus.models.workspace import Workspace
 from bus.port import BatchSpec, FanOut, Group, RunState
 from bus.port_calls import JUDGE_DESK, MODEL_DESK
+from bus.recorded import Recorded
 from bus.types import EntryId, Gen, RunId
 
 __all__ = ["RUNS_DESK", "VERDICT_SCHEMA", "WAITING", "Life", "MemoryBatch", "OpenCall", "ToolLife"]

@@ -12,7 +12,6 @@ import copy
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from bus.history import Part, Recorded
 from bus.memory_batch import MemoryBatch
 from bus.models import Answer, Model, Verb
 from bus.models.admission import Admission
@@ -24,6 +23,7 @@ from bus.models.model import fits
 from bus.models.outbox import UNDO, undone_by
 from bus.models.sandbox import Sandbox
 from bus.port import Group
+from bus.recorded import Part, Recorded
 from bus.types import ConsumerId, Decision, EntryId, RunId
 from bus.types import Verb as BusVerb
 

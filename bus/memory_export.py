@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from bus.contract import CONTRACT
 from bus.envelopes import SCHEMA
-from bus.history import Line, Part, Recorded, chained, header, spelt
+from bus.history import Line, chained, header, spelt
 from bus.memory_batch import MemoryBatch
 from bus.port import BatchInfo, BatchStatus
+from bus.recorded import Part, Recorded
 from bus.snapshot import ScoreRow, Snapshot
 from bus.types import Plane, RunId
 

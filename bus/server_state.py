@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from bus.events import StoredEvent
-from bus.history import Recorded, read_history
+from bus.history import read_history
 from bus.keys import BatchKeys
 from bus.link import Link
+from bus.recorded import Recorded
 from bus.replies import hash_of
 from bus.server_states import (
     admission,

@@ -17,11 +17,12 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bus.chain import EMPTY_HEAD, next_head
-from bus.entries import Entries, Part
+from bus.entries import Entries
 from bus.errors import ReplyError
 from bus.keys import BatchKeys, bell, registry
 from bus.link import Door
 from bus.port import BatchSpec, Entry, Group, Judgement, Ref
+from bus.recorded import Part
 from bus.redis_bus import RedisBus
 from bus.types import BatchId, ConsumerId, Decision, Digest, Durability, EntryId, Gen, LeaseId, Plane, RunId
 from bus.wire import Address, Reply, Wire

@@ -30,8 +30,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bus.connection import Endpoint
-from bus.history import Part, Recorded, read_history
+from bus.history import read_history
 from bus.port import Counters, Group, RunRow, RunState
+from bus.recorded import Part, Recorded
 from bus.redis_bus import RedisBus
 from bus.types import BatchId, RunId
 from tests.suites import write_suite

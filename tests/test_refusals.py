@@ -18,11 +18,12 @@ from bus.chain import EMPTY_HEAD
 from bus.connection import Endpoint
 from bus.contract import CONTRACT, Arg, Kind, OpContract
 from bus.envelopes import MAX_ENVELOPE
-from bus.history import Recorded, read_history
+from bus.history import read_history
 from bus.keys import BatchKeys
 from bus.link import Link
 from bus.models.model import fits
 from bus.port import BatchSpec, Group, Ref
+from bus.recorded import Recorded
 from bus.redis_bus import RedisBus
 from bus.scripts import Script, all_scripts
 from bus.target import Target

@@ -17,9 +17,10 @@ import pytest
 
 from bus.chain import EMPTY_HEAD
 from bus.contract import CONTRACT
-from bus.entries import Entries, Recorded
+from bus.entries import Entries
 from bus.envelopes import Head, encode
 from bus.errors import ViolationError
+from bus.recorded import Recorded
 from bus.shorthand import COMMANDS, FIELD, PARTS, Shape, read, spell
 from bus.target import Target
 from bus.types import Verb

@@ -19,11 +19,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
 from bus.contract import CONTRACT
-from bus.entries import Entries, Part, Recorded
+from bus.entries import Entries
 from bus.memory_batch import WAITING
 from bus.memory_bus import MemoryBus, MemoryWorld
 from bus.port import BatchSpec, Bus, Counters, Entry, Event, Group, IntentRow, RunEnd, RunRow
 from bus.port_calls import JUDGE_DESK, MODEL_DESK
+from bus.recorded import Part, Recorded
 from bus.redis_bus import RedisBus
 from bus.types import Decision, Digest, EntryId, Plane, RunId
 from bus.wire import Reply, Wire

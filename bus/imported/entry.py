@@ -11,33 +11,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from bus.recorded import Part
 from bus.replay.telling import Told
 
-__all__ = ["FIELD", "Exported", "ExportedPart", "is_event", "pack", "unpack"]
+__all__ = ["FIELD", "Exported", "is_event", "pack", "unpack"]
 
 FIELD = b"i"
 """The field that an entry of an imported history has, and one that a script wrote has not."""
 
 
-class ExportedPart(NamedTuple):
-    """One line, without what all lines of the entry share."""
-
-    fence: str
-    op: str
-    verb: str
-    reason: str | None
-    args: Mapping[str, Any]
-    answer: Mapping[str, Any]
-
-
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The lines of one entry."""
+    """The lines of one entry; their parts have all their arguments."""
 
     envelope: Mapping[str, Any]
-    parts: tuple[ExportedPart, ...]
+    parts: tuple[Part, ...]
 
 
 def is_event(told: Told) -> bool:
@@ -59,7 +49,7 @@ def pack(lines: Sequence[Told]) -> bytes:
 def unpack(packed: bytes) -> Exported:
     """What `pack` packed."""
     envelope, parts = json.loads(packed.decode("utf-8", "surrogatepass"))
-    return Exported(envelope, tuple(ExportedPart(*part) for part in parts))
+    return Exported(envelope, tuple(Part(*part) for part in parts))
 
 
 def _kept(told: Told) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bus.history import Recorded
+from bus.recorded import Recorded
 from bus.server_states.read import Read, family
 
 __all__ = ["state"]

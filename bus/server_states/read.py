@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bus.history import Recorded
+from bus.recorded import Recorded
 from bus.types import Plane, RunId
 
 __all__ = ["Fields", "Read", "family"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from bus.history import Part, Recorded
+from bus.recorded import Part, Recorded
 
 __all__ = ["RunTimes", "run_of", "run_times"]
 

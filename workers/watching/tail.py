@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bus.archived import began_ms, order_of, standing_of
-from bus.entries import Entries, Recorded
+from bus.entries import Entries
 from bus.keys import BatchKeys
 from bus.link import Link
+from bus.recorded import Recorded
 from bus.types import EntryId
 from bus.wire import Reply
 from workers.brief import brief

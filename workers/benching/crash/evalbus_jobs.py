@@ -20,7 +20,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bus.connection import Endpoint
-from bus.history import Recorded, read_history
+from bus.history import read_history
+from bus.recorded import Recorded
 from bus.redis_bus import RedisBus
 from bus.types import BatchId
 from workers import logs
