@@ -43,12 +43,7 @@ class AdoptSteps(PlannerSteps):
             entries=len(read), candidate=candidate, judge=judge, expected=expected,
         )  # fmt: skip
         at, origin = command.batch, self._world.batches.get(source)
-        if not command.malformed and not at.ended:
-            if at.spec.source != source:
-                return command.refused("batch_mismatch")
-            if origin is None or not origin.ended:
-                return command.refused("source_open")
-        turned_away = self._not_next(command, cursor, runs)
+        turned_away = self._not_of(command, source, origin) or self._not_next(command, cursor, runs)
         if turned_away is not None:
             return turned_away
         if not all(is_entry_id(entry.id) for entry in read) or any(run in at.lives for run in runs):
@@ -82,6 +77,14 @@ class AdoptSteps(PlannerSteps):
                 writers=deepcopy(was.writers),
             )  # fmt: skip
         return self._adopted(command, origin, lives, read, why)
+
+    def _not_of(self, command: Command, source: BatchId, origin: MemoryBatch | None) -> Decision | None:
+        """The refusal of a source that is not this batch's, or has not ended; None for any other."""
+        if command.malformed or command.batch.ended:
+            return None  # refused for that, whatever the source
+        if command.batch.spec.source != source:
+            return command.refused("batch_mismatch")
+        return command.refused("source_open") if origin is None or not origin.ended else None
 
     def _take_over(self, command: Command, run: RunId, was: Life, place: str, head: str) -> bool:
         """What the fences of a sealed run know of it there, they know here."""

@@ -69,12 +69,7 @@ class Player:
         self.completion = Completion(
             compute_retries=limits.get("compute_retries", 0), model_retries=limits.get("model_retries", 0)
         )
-        bounds = {
-            _RUNS_DESK: policy["bound"],
-            MODEL_DESK: limits.get("model_slots", 0),
-            JUDGE_DESK: limits.get("judge_slots", 0),
-        }
-        self.desks = {name: Admission(bound=bound, reclaim_ms=policy["reclaim_ms"]) for name, bound in bounds.items()}
+        self.desks = _desks(policy)
         self._desk_of: dict[str, str] = {}
         self._run_of_intent: dict[str, str] = {}
         self._minted: dict[str, int] = {}
@@ -296,6 +291,17 @@ class Player:
             number += 1
         at = self.transcript.runs.get(f"{run}~{number}")
         return EMPTY if at is None else at.head
+
+
+def _desks(policy: Mapping[str, Any]) -> dict[str, Admission]:
+    """Where runs get a place, and calls at the two endpoints; a desk of 0 places where the batch has no such calls."""
+    limits: Mapping[str, Any] = policy["limits"]
+    bounds = {
+        _RUNS_DESK: policy["bound"],
+        MODEL_DESK: limits.get("model_slots", 0),
+        JUDGE_DESK: limits.get("judge_slots", 0),
+    }
+    return {name: Admission(bound=bound, reclaim_ms=policy["reclaim_ms"]) for name, bound in bounds.items()}
 
 
 def _recorded_at(told: Told) -> int:
