@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from bus.errors import InputError
-from bus.memory_bus import MemoryBus, MemoryWorld
+from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.types import BatchId
 from tests.suites import MINIMAL, make_suite, write_suite
 from tests.waiting import soon, until

@@ -20,7 +20,7 @@ import structlog
 from bus.checker import Books, Checked, Checker
 from bus.errors import InputError
 from bus.history import export
-from bus.memory_bus import MemoryBus, MemoryWorld
+from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.port import Ref
 from bus.port_calls import Chunk
 from bus.redis_bus import RedisBus

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bus.errors import InputError
-from bus.memory_bus import MemoryBus, MemoryWorld
+from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.types import BatchId, ConsumerId, Plane
 from tests.suites import make_suite, write_suite
 from workers.catalogue import Catalogue

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from bus.chain import EMPTY_HEAD
 from bus.envelopes import SCHEMA
 from bus.errors import EvalbusError, InputError
-from bus.memory_bus import MemoryBus, MemoryWorld
+from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.models.model import Answer, reject
 from bus.redis_bus import RedisBus
 from bus.replay.player import Player

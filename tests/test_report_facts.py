@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from bus.chain import EMPTY_HEAD
 from bus.errors import InputError
 from bus.history import Line, lines
-from bus.memory_bus import MemoryBus, MemoryWorld
+from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.policies import NAMES
 from bus.port import Chunk, Group
 from bus.port import Held as Alive

@@ -18,7 +18,7 @@ import pytest
 
 from bus.errors import InputError, ServerUnreachable
 from bus.keys import BatchKeys
-from bus.memory_bus import MemoryBus, MemoryWorld
+from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.port import BatchStatus, Bus, Counters, Group, RunRow, RunState
 from bus.redis_bus import RedisBus
 from bus.target import Target

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bus import memory_steps
 from bus.chain import EMPTY_HEAD, next_head
-from bus.memory_batch import MemoryBatch
-from bus.memory_bus import MemoryBus, MemoryWorld
+from bus.memory import steps as memory_steps
+from bus.memory.batch import MemoryBatch
+from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.port import Bus, Entry, Group, Held, Judgement, Ref
 from bus.redis_bus import RedisBus
 from bus.target import Target

@@ -21,7 +21,7 @@ from dataclasses import replace
 import pytest
 import structlog
 
-from bus.memory_bus import MemoryBus, MemoryWorld
+from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.port import BatchSpec, Group, RunState
 from bus.port_calls import JUDGE_DESK, MODEL_DESK
 from bus.redis_bus import RedisBus

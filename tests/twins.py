@@ -20,8 +20,8 @@ from typing import Protocol
 
 from bus.contract import CONTRACT
 from bus.entries import Entries
-from bus.memory_batch import WAITING
-from bus.memory_bus import MemoryBus, MemoryWorld
+from bus.memory.batch import WAITING
+from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.port import BatchSpec, Bus, Counters, Entry, Event, Group, IntentRow, RunEnd, RunRow
 from bus.port_calls import JUDGE_DESK, MODEL_DESK
 from bus.recorded import Part, Recorded

@@ -12,8 +12,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from bus.memory_bus import MemoryBus
-from bus.memory_streams import MemoryStream
+from bus.memory.bus import MemoryBus
+from bus.memory.streams import MemoryStream
 from bus.types import Plane
 from workers.simulating.bending import bent, writes
 from workers.simulating.faults import Fault, Where

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bus.errors import InputError
-from bus.memory_batch import MemoryBatch
+from bus.memory.batch import MemoryBatch
 from bus.models import MUTANTS, Answer, Model
 from bus.models.indoubt import InDoubt
 from bus.models.model import commit

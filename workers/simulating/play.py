@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from bus.checker import Books
-from bus.memory_batch import MemoryBatch
-from bus.memory_bus import MemoryBus
-from bus.memory_export import exported
+from bus.memory.batch import MemoryBatch
+from bus.memory.bus import MemoryBus
+from bus.memory.export import exported
 from bus.types import ConsumerId
 from workers.job import spec_of
 from workers.simulating import acting, roles

@@ -1,7 +1,7 @@
 """The server of a schedule: its clock, its lives, and what it may lose.
 
 A server that died is a while away, and comes back under another name, by which everybody knows it again: what it had
-granted before is void (`bus.memory_restart`). One that is lost with its machine is followed by another that has not
+granted before is void (`bus.memory.restart`). One that is lost with its machine is followed by another that has not
 heard the last of it. What that one knows is the world as it was when the fault struck, some time before the machine is
 lost: so a copy is made in the schedules that need one, when they need it, and of no other moment.
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 
-from bus.memory_bus import MemoryWorld
-from bus.memory_restart import Saved, go_back, saved
+from bus.memory.bus import MemoryWorld
+from bus.memory.restart import Saved, go_back, saved
 
 __all__ = ["Clock", "Server"]
 

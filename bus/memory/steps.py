@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bus.memory_batch import RUNS_DESK, Life, MemoryBatch
-from bus.memory_command import Command
-from bus.memory_restart import ANY_LIFE, raise_floor
-from bus.memory_world import MemoryReader
+from bus.memory.batch import RUNS_DESK, Life, MemoryBatch
+from bus.memory.command import Command
+from bus.memory.restart import ANY_LIFE, raise_floor
+from bus.memory.world import MemoryReader
 from bus.models import Answer, Verb
 from bus.models.join import State as Window
 from bus.models.ledger import AttemptId, State

@@ -7,8 +7,8 @@ run on a seeded scheduler, thousands of times a minute, each time repeatably.
     world = MemoryWorld(runtime)           what survives; one for all processes of a test
     bus = MemoryBus(world, runtime)        one process's view of it
 
-This module has the steps of a run's holder; the others are in `bus.memory_planner`, `bus.memory_scorer`,
-`bus.memory_calls` and `bus.memory_tools`. What a step must check, and in which order, is told in `lua/run/<step>.lua`.
+This module has the steps of a run's holder; the others are in `bus.memory.planner`, `bus.memory.scorer`,
+`bus.memory.calls` and `bus.memory.tools`. What a step must check, and in which order, is told in `lua/run/<step>.lua`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Sequence
 
 from bus.chain import next_head
 from bus.envelopes import check_payload
-from bus.memory_adopt import AdoptSteps
-from bus.memory_batch import MemoryBatch
-from bus.memory_calls import CallSteps
-from bus.memory_command import Command, is_entry_id
-from bus.memory_restart import above_the_floor
-from bus.memory_scorer import ScorerSteps
-from bus.memory_steps import (
+from bus.memory.adopt import AdoptSteps
+from bus.memory.batch import MemoryBatch
+from bus.memory.calls import CallSteps
+from bus.memory.command import Command, is_entry_id
+from bus.memory.restart import above_the_floor
+from bus.memory.scorer import ScorerSteps
+from bus.memory.steps import (
     FREE_HAND_BACKS,
     emit_anew,
     fence_holder,
@@ -34,8 +34,8 @@ from bus.memory_steps import (
     result_key,
     settle,
 )
-from bus.memory_tools import ToolSteps
-from bus.memory_world import MemoryWorld
+from bus.memory.tools import ToolSteps
+from bus.memory.world import MemoryWorld
 from bus.models import Answer, Verb
 from bus.models.join import State as Window
 from bus.port import Entry, Group, Held, Receipt, Ref, RunState

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 
-from bus.memory_batch import Life, MemoryBatch
-from bus.memory_command import Command, is_entry_id
-from bus.memory_planner import PlannerSteps
-from bus.memory_steps import make_hole, result_key
+from bus.memory.batch import Life, MemoryBatch
+from bus.memory.command import Command, is_entry_id
+from bus.memory.planner import PlannerSteps
+from bus.memory.steps import make_hole, result_key
 from bus.models import Answer, Verb
 from bus.port import Entry, Group, RunState
 from bus.types import BatchId, ConsumerId, Decision, EntryId, RunId

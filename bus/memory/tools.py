@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from bus.chain import EMPTY_HEAD, next_head
 from bus.envelopes import check_payload
-from bus.memory_batch import MemoryBatch, ToolLife
-from bus.memory_command import Command
-from bus.memory_effects import EffectSteps, args_text, follow, give_up
-from bus.memory_steps import expire_windows, join_receipts, not_holder, on_chain
+from bus.memory.batch import MemoryBatch, ToolLife
+from bus.memory.command import Command
+from bus.memory.effects import EffectSteps, args_text, follow, give_up
+from bus.memory.steps import expire_windows, join_receipts, not_holder, on_chain
 from bus.models import Answer, Verb
 from bus.models.join import State as Window
 from bus.models.model import fits

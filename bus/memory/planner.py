@@ -6,9 +6,9 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 from bus.errors import ViolationError
-from bus.memory_batch import RUNS_DESK, Life, MemoryBatch
-from bus.memory_command import Command, is_entry_id
-from bus.memory_steps import MemorySteps, emit_anew, make_hole, result_key, settle, settle_attempt
+from bus.memory.batch import RUNS_DESK, Life, MemoryBatch
+from bus.memory.command import Command, is_entry_id
+from bus.memory.steps import MemorySteps, emit_anew, make_hole, result_key, settle, settle_attempt
 from bus.models import Answer, Verb
 from bus.models.histogram import Status
 from bus.models.ledger import AttemptId, State

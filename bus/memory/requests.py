@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from bus.memory_batch import Life, MemoryBatch
-from bus.memory_command import Command
+from bus.memory.batch import Life, MemoryBatch
+from bus.memory.command import Command
 from bus.models import Answer, Verb
 from bus.models.completion import Shard
 from bus.models.ledger import AttemptId, State

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from bus.chain import next_head
 from bus.envelopes import check_payload
-from bus.memory_batch import Life, MemoryBatch, OpenCall
-from bus.memory_command import Command
-from bus.memory_requests import (
+from bus.memory.batch import Life, MemoryBatch, OpenCall
+from bus.memory.command import Command
+from bus.memory.requests import (
     announced,
     are_chunks,
     bill,
@@ -29,7 +29,7 @@ from bus.memory_requests import (
     was_settled_at,
     was_used,
 )
-from bus.memory_steps import MemorySteps, on_chain, settle_attempt
+from bus.memory.steps import MemorySteps, on_chain, settle_attempt
 from bus.models import Answer, Verb
 from bus.models.admission import Committed as Body
 from bus.models.completion import Shard

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bus.memory_batch import MemoryBatch
-from bus.memory_streams import MemoryStream, Pending
-from bus.memory_world import MemoryWorld
+from bus.memory.batch import MemoryBatch
+from bus.memory.streams import MemoryStream, Pending
+from bus.memory.world import MemoryWorld
 from bus.models.completion import Run as Held
 from bus.models.transcript import Run as Chain
 from bus.port import Group

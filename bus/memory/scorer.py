@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bus.memory_batch import VERDICT_SCHEMA, MemoryBatch
-from bus.memory_command import Command
-from bus.memory_steps import FREE_HAND_BACKS, EndingSteps, emit_anew, leave, make_hole, settle
+from bus.memory.batch import VERDICT_SCHEMA, MemoryBatch
+from bus.memory.command import Command
+from bus.memory.steps import FREE_HAND_BACKS, EndingSteps, emit_anew, leave, make_hole, settle
 from bus.models import Answer, Verb
 from bus.port import Entry, Group, Judgement, Ref, RunState
 from bus.port_calls import JUDGE_DESK

@@ -13,7 +13,7 @@ from typing import Any, Final
 from bus.contract import CONTRACT
 from bus.envelopes import SCHEMA
 from bus.history import Line, chained, header, spelt
-from bus.memory_batch import MemoryBatch
+from bus.memory.batch import MemoryBatch
 from bus.port import BatchInfo, BatchStatus
 from bus.recorded import Part, Recorded
 from bus.snapshot import ScoreRow, Snapshot

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bus.errors import InputError, ViolationError
-from bus.memory_batch import MemoryBatch
-from bus.memory_streams import MemoryStream
+from bus.memory.batch import MemoryBatch
+from bus.memory.streams import MemoryStream
 from bus.port import BatchInfo, BatchStatus, Counters, Entry, Event, Group, RunEnd, RunRow, RunState, Runtime
 from bus.types import BatchId, ConsumerId, Digest, EntryId, Plane, RunId
 
@@ -19,7 +19,7 @@ __all__ = ["MemoryReader", "MemoryWorld"]
 class MemoryWorld:
     """The batches, and their blobs: what a server would hold. `runtime`: its clock.
 
-    `server` names its present life. Under another name all that was granted before is void: see `bus.memory_restart`.
+    `server` names its present life. Under another name all that was granted before is void: see `bus.memory.restart`.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -31,7 +31,7 @@ class MemoryWorld:
 
 
 class MemoryReader:
-    """The reading half of `bus.port.Bus`, for one process; `bus.memory_bus` adds the steps."""
+    """The reading half of `bus.port.Bus`, for one process; `bus.memory.bus` adds the steps."""
 
     def __init__(self, world: MemoryWorld, runtime: Runtime, *, plane: Plane = Plane.LIVE) -> None:
         """`runtime`: the process's own clock, sleep and randomness."""

@@ -10,9 +10,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
-from bus.memory_batch import MemoryBatch, ToolLife
-from bus.memory_command import Command
-from bus.memory_steps import MemorySteps
+from bus.memory.batch import MemoryBatch, ToolLife
+from bus.memory.command import Command
+from bus.memory.steps import MemorySteps
 from bus.models import Answer, Verb
 from bus.models.outbox import UNDO, State, undone_by
 from bus.port import Entry, Group, Outcome, RunState

@@ -12,7 +12,7 @@ import copy
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from bus.memory_batch import MemoryBatch
+from bus.memory.batch import MemoryBatch
 from bus.models import Answer, Model, Verb
 from bus.models.admission import Admission
 from bus.models.completion import Completion, Shard

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from bus.memory_streams import MemoryStream
+from bus.memory.streams import MemoryStream
 from bus.models.admission import Admission
 from bus.models.completion import Completion
 from bus.models.histogram import Histogram, Status
