@@ -31,13 +31,15 @@ from tests.browser import browsing, needs_chromium
 from tests.fleet import Stage, eventually
 from tests.servers import RealServer, running
 from tests.waiting import PATIENCE, soon, until
+from tests.waiting import soon, until
+from workers.listening import listen
 from workers.runtime import SystemRuntime
 from workers.watching import serving as listening
 from workers.watching.guard import Guard, Keyring, is_loopback
 from workers.watching.looking import Watcher
 from workers.watching.pages import Site
 from workers.watching.reports import Reports
-from workers.watching.serving import listen, serve
+from workers.watching.serving import serve
 from workers.watching.web import Web
 
 TOKEN = "correct-horse-battery"  # noqa: S105 - of a server that lives for a second

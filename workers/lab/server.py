@@ -33,6 +33,7 @@ from workers.lab.mischief import Api
 from workers.lab.plan import Plan, read_rates
 from workers.lab.service import State
 from workers.lab.tickets import Ticket
+from workers.listening import listen
 
 __all__ = ["Lab"]
 
@@ -141,7 +142,7 @@ class Lab:
 
     def start(self) -> Self:
         """Listen; raises `InputError` when it can't."""
-        listener = _listen(self.host, self.port)
+        listener = listen(self.host, self.port, backlog=1024)
         self.port = int(listener.getsockname()[1])
         try:
             if self._log_path is not None:
@@ -223,23 +224,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise InputError(f"cannot listen on {host}: {error.strerror or error}") from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(1024)
-    except OSError as error:
-        listener.close()
-        remedy = "another --port, or 0 for a free one"
-        raise InputError(f"cannot listen on {host}:{port}: {error.strerror or error}", remedy=remedy) from None
-    return listener
 
 
 def _append(path: Path) -> TextIO:

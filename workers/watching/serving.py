@@ -1,4 +1,4 @@
-"""Listening, and stopping at once.
+"""Serving, and stopping at once.
 
 The original server looks ten times a second whether it is to stop, takes the signals for itself, and waits for its
 clients; a browser that follows a stream never leaves. Here an event stops it, every stream is ended, and whoever is
@@ -18,31 +18,11 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bus.errors import InputError
-
-__all__ = ["listen", "serve"]
+__all__ = ["serve"]
 
 _PATIENCE: Final = 2.0
 _WHOLE: Final = 10.0
 """Seconds from a connection, or a request's first byte, until its head is whole."""
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; `port` 0 takes a free one. Raises InputError when it can't be had."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise InputError(f"cannot listen on {host}: {error.strerror or error}") from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(256)
-    except OSError as error:
-        listener.close()
-        remedy = "another --port, or 0 for a free one"
-        raise InputError(f"cannot listen on {host}:{port}: {error.strerror or error}", remedy=remedy) from None
-    return listener
 
 
 async def serve(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event, ending: Callable[[], None]) -> None:
