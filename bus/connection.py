@@ -9,7 +9,8 @@ from bus.errors import ServerUnfit
 from bus.fitness import ServerFacts, check_fit
 from bus.sentinel import located
 from bus.server import EmbeddedServer, home_directory
-from bus.target import Target, parse_url
+from bus.server_url import parse_url
+from bus.target import Target
 from bus.topology import Topology
 from bus.wire import Address
 

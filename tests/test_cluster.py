@@ -16,7 +16,8 @@ from bus.errors import InputError, ServerUnfit, ServerUnreachable
 from bus.history import read_history
 from bus.keys import SHARDS, shard_of, slot_of
 from bus.port import BatchSpec, BatchStatus, Entry, Group, Held, Ref
-from bus.target import Cluster, Target, Tls, parse_url
+from bus.server_url import parse_url
+from bus.target import Cluster, Target, Tls
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId, Plane, RunId, Verb
 from tests.clustered import Clustered, clustered
 from tests.fleet import Stage, case, eventually, read_export

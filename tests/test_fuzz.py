@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from bus.envelopes import decode
 from bus.errors import EvalbusError, InputError
 from bus.replay.replayed import Replay
-from bus.target import parse_url
+from bus.server_url import parse_url
 from tests.fuzzing import fuzzed
 from workers.cases import read_cases
 from workers.endpoints.anthropic import ANTHROPIC

@@ -12,7 +12,8 @@ from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ServerUnfit, ServerUnreachable
 from bus.history import read_history
 from bus.redis_bus import RedisBus
-from bus.target import Sentinel, Target, parse_url
+from bus.server_url import parse_url
+from bus.target import Sentinel, Target
 from bus.types import BatchId, Digest, Durability, Verb
 from bus.wire import Wire
 from tests.batches import W1, W2, Batch

@@ -22,7 +22,7 @@ from bus import keeper, launch
 from bus.errors import InputError, ServerError, ServerUnfit
 from bus.home import Home, home_directory
 from bus.server import EmbeddedServer, start_pinned, status, stop
-from bus.target import parse_url
+from bus.server_url import parse_url
 from tests.servers import wait_for
 
 _USER = """

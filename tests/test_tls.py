@@ -18,7 +18,7 @@ import trustme
 
 from bus.acl import AclRole, rule, user_name
 from bus.keys import BatchKeys
-from bus.target import parse_url
+from bus.server_url import parse_url
 from bus.types import BatchId, Digest, Plane
 from bus.wire import Wire
 from tests.fleet import Done, Stage, case, eventually

@@ -28,7 +28,7 @@ from bus.nearest import several_nearest
 from bus.partitions import part_name, root_of, split
 from bus.port import BatchInfo, BatchSpec, BatchStatus
 from bus.rights import ARCHIVING, COMMANDS
-from bus.target import parse_url
+from bus.server_url import parse_url
 from bus.types import BatchId, Durability, Plane
 from workers import nursery
 from workers.archive_place import check_archive

@@ -17,7 +17,7 @@ from typing import Final, TextIO, cast
 from urllib.parse import quote
 
 from bus.errors import InputError
-from bus.target import parse_url
+from bus.server_url import parse_url
 from workers.secret_files import FILE, glance
 
 __all__ = ["forget", "guard_streams", "hide", "hide_access", "hide_variable", "redacted"]

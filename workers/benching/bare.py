@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from bus.connection import Endpoint
 from bus.port import Group
-from bus.target import parse_url
+from bus.server_url import parse_url
 from bus.wire import Wire
 from workers.benching.kinds import DEPTH
 from workers.benching.plain import Plain, packed

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bus.cluster import ServerBus
 from bus.errors import InputError
-from bus.target import parse_url
+from bus.server_url import parse_url
 from bus.types import BatchId
 from workers.watching.looking import Watcher
 
