@@ -65,7 +65,8 @@ class Endpoint:
     async def ensure(self) -> bool:
         """Before each connection: ask the Sentinels, if there are any, which server is the primary now.
 
-        An embedded server that died is started again; True when it was. One of the user's is left alone.
+        An embedded server that died is started again; True when it was. One of the user's is left alone. Raises
+        ServerUnreachable, ServerUnfit.
         """
         if self.topology is not None:
             raise ServerUnfit(f"{self.target.redacted}: this needs a single server, not a cluster (give redis://…)")

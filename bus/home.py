@@ -106,7 +106,7 @@ class Home:
                 os.close(fd)
 
     def join(self) -> int:
-        """Become a user; the descriptor holds the share. Only while `deciding`."""
+        """Become a user; the descriptor holds the share. Only while `deciding`. Raises ServerUnreachable."""
         path = self.directory / keeper.USERS_LOCK
         fd = keeper.lock(path, exclusive=False, patience=_PATIENCE)
         if fd is None:
@@ -148,7 +148,7 @@ class Home:
             return None
 
     def settle_address(self) -> Path:
-        """The path of the socket, its directory made. Only while `deciding`."""
+        """The path of the socket, its directory made. Only while `deciding`. Raises InputError where none fits."""
         known = self.address()
         if known is not None and _fits(known) and (known.parent == self.directory or _private(known.parent)):
             return known

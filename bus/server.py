@@ -84,7 +84,8 @@ class EmbeddedServer:
     def ensure(self) -> bool:
         """Make sure that the server answers; for a client that lost its connection.
 
-        True when it is another server process than the last time: that one died, this one has its data.
+        True when it is another server process than the last time: that one died, this one has its data. Raises
+        ServerError, once it was left, and ServerUnreachable.
         """
         with self._mutex:
             if self._closed:
@@ -138,7 +139,10 @@ def start_pinned(home: Path) -> ServerStatus:
 
 
 def stop(home: Path) -> ServerStatus:
-    """Unpin the server and wait for its end. One in use is only unpinned: it ends with its last user."""
+    """Unpin the server and wait for its end. One in use is only unpinned: it ends with its last user.
+
+    Raises ServerUnreachable for one that does not end.
+    """
     where = Home(home_directory(home))
     if where.exists:
         with where.deciding():

@@ -45,7 +45,7 @@ class Topology:
     """See the module's text. It remembers which servers there are, and nothing of what they have."""
 
     def __init__(self, target: Target) -> None:
-        """`target`: one with a `cluster`."""
+        """`target`: one with a `cluster`. Raises ValueError for any other."""
         if target.cluster is None:
             raise ValueError("the target is no cluster")
         self.target = target

@@ -60,7 +60,7 @@ def is_exact(answer: str, target: Json, table: ScorerTable) -> Compared:
 
 
 def includes(answer: str, target: Json, table: ScorerTable) -> Compared:
-    """Whether the answer contains the target."""
+    """Whether the answer contains the target. Raises TargetError for an empty one."""
     targets = [_as_compared(text, table) for text in _texts(target)]
     if "" in targets:
         raise TargetError("the target is empty, which every answer includes")
@@ -68,7 +68,7 @@ def includes(answer: str, target: Json, table: ScorerTable) -> Compared:
 
 
 def patterns_of(target: Json, table: ScorerTable) -> list[str]:
-    """The regular expressions to search for: the scorer's own, or the target's."""
+    """The regular expressions to search for: the scorer's own, or the target's. Raises TargetError for what is none."""
     patterns = [table.pattern] if table.pattern is not None else _texts(target)
     for pattern in patterns:
         try:

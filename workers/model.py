@@ -98,6 +98,9 @@ class Model:
 
         What is left out is as the suite's `[model]` has it. `tools` are described as the API wants them; calling them
         is the solver's business (`run.tools`). Other parameters go into the request's body as they are.
+
+        Raises InputError for messages and limits that no endpoint could take. What an endpoint fails at is not raised
+        here: it ends the run (ARCHITECTURE.md, Conversations and turns).
         """
         given: dict[str, object] = {
             "max_tokens": _limit("max_tokens", max_tokens),

@@ -35,7 +35,10 @@ _BYTES: Final = {
 
 
 def duration(written: object) -> float:
-    """Seconds, above zero: `"500ms"`, `"10s"`, `"2m"`, `"1.5h"`, `"1d"`, or a number of seconds."""
+    """Seconds, above zero: `"500ms"`, `"10s"`, `"2m"`, `"1.5h"`, `"1d"`, or a number of seconds.
+
+    Raises ValueError with how it is written.
+    """
     seconds = _number(written, _SECONDS)
     if seconds is None or not 0 < seconds <= _LONGEST:
         raise ValueError(f'{written!r} is not a duration (write it as "500ms", "10s", "2m" or "1h")')
@@ -43,7 +46,10 @@ def duration(written: object) -> float:
 
 
 def size(written: object) -> int:
-    """Bytes, at least one: `"10MB"` (10 000 000), `"1GiB"` (2^30), `"512kB"`, or a number of bytes."""
+    """Bytes, at least one: `"10MB"` (10 000 000), `"1GiB"` (2^30), `"512kB"`, or a number of bytes.
+
+    Raises ValueError with how it is written.
+    """
     count = _number(written, _BYTES)
     if count is None or not 1 <= count < 2**63:
         raise ValueError(f'{written!r} is not a size (write it as "500kB", "10MB" or "1GiB")')
@@ -54,6 +60,7 @@ def share_of(written: str, whole: int) -> int:
     """The smallest count that is at least the share `"N%"` of `whole`, and at least 1.
 
     Decimal arithmetic: with floats, 7% of 100 is 7.000000000000001, which rounds up to 8.
+    Raises ValueError with how it is written.
     """
     match = _SHARE.fullmatch(written.strip())
     if match is None or Decimal(match[1]) > 100:  # noqa: PLR2004

@@ -210,6 +210,7 @@ class GateTable(Table):
 
 
 def check_placeholders(command: tuple[str, ...] | None, others: tuple[str, ...]) -> None:
+    """Raises ValueError for a command with one of the other commands' `{name}`s: nothing would be put in its place."""
     for name in others:
         if any(f"{{{name}}}" in argument for argument in command or ()):
             raise ValueError(f"{{{name}}} has no meaning in this command")

@@ -100,7 +100,7 @@ class HttpStream:
 
     @property
     def reply(self) -> Reply:
-        """The whole answer."""
+        """The whole answer. Raises RuntimeError before the last piece was read."""
         if self._reply is None:
             raise RuntimeError("the reply is there when the last piece was read")
         return self._reply

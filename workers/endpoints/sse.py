@@ -45,7 +45,10 @@ class SseDecoder:
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[SseEvent]:
-        """The events that these bytes end. Take them all: what follows them is read as one goes on."""
+        """The events that these bytes end. Take them all: what follows them is read as one goes on.
+
+        Raises EventTooLarge for one of more bytes than the limit.
+        """
         self._buffer += data
         for line in self._lines():
             if line:

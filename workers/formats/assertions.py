@@ -114,7 +114,7 @@ class Assertions:
         return Score("pass" if whole else "fail", f"{mean:.4g}", failed)
 
     async def judge(self, assertion: Mapping[str, Any], case: Case, answer: str) -> Held:
-        """Whether one assertion holds of an answer."""
+        """Whether one assertion holds of an answer. Raises ScorerError when that cannot be found out."""
         kind = str(assertion["type"])
         turned, kind = kind.startswith("not-"), kind.removeprefix("not-")
         value = assertion.get("value")

@@ -44,7 +44,10 @@ def fuzzy_match(case: Case, sealed: Sealed) -> bool:
 
 
 def json_match(case: Case, sealed: Sealed) -> bool:
-    """Whether the answer is the same JSON as an ideal one; an answer that is no JSON is wrong."""
+    """Whether the answer is the same JSON as an ideal one; an answer that is no JSON is wrong.
+
+    Raises ScorerError for an ideal that is none.
+    """
     try:
         answer = json.loads(sealed.answer)
     except (ValueError, RecursionError):

@@ -79,7 +79,7 @@ class Hearing:
         self._refusal = str(json.loads(payload).get("text"))
 
     async def leave(self, verdict: Verdict) -> NoReturn:
-        """The judgement ends here. There is no code of the suite's that could swallow it."""
+        """The judgement ends here: JudgeError. There is no code of the suite's that could swallow it."""
         assert isinstance(verdict, Over), "only a conversation starts over"
         raise JudgeError(verdict.why if verdict.why in _NAMED else "judge_error", verdict.detail)
 
