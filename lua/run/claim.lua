@@ -15,7 +15,7 @@ ARGV     1 envelope    msgpack
 RETURNS  commit <gen attempts conversation turning head length unresolved windows epoch wrote> | duplicate <the same>
          | reject schema no_batch server_changed lease_reused not_owner ended duplicate_entry sealed poison retries_exhausted after_close unknown_run abandoned already_scored stale_epoch unknown_index command_reused
 ]]
---#include "include/run.lua"
+--#include "include/claims.lua"
 local KINDS = {server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str'}
 local OF_RUN = {'state', 'entry', 'attempts'}
 -- What a holder leaves in the row. A first claim counts as an attempt, and a count that is taken back stays there as 0:
@@ -24,17 +24,7 @@ local OF_HOLDERS = {
   'lease', 'conversation', 'turning', 't.gen', 't.lease', 't.head', 't.len', 't.sealed', 'calls', 'windows', 't.opens',
 }
 
-local function open(key)
-  local run = open_row(key, OF_RUN)
-  if run.data.attempts then read_more(run, OF_HOLDERS) else lacks(run, OF_HOLDERS) end
-  return run
-end
-
-local function ahead(packed)
-  local envelopes = envelopes_of(packed)
-  fields_ahead(KEYS[3], values_of(envelopes, 'lease_id'))
-  owners_ahead(KEYS[8], 'worker', envelopes)
-end
+local function ahead(packed) claims_ahead(packed, KEYS[3], KEYS[8], 'worker') end
 
 -- Whether this conversation put anything on a disk: that of its last holder, and it is gone.
 local function has_written(run, run_id)
@@ -70,25 +60,18 @@ end
 local a, malformed = begin('run.claim', KEYS[10], KEYS[2], KINDS)
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run = open(KEYS[1])
+local run = open_claimed(KEYS[1], OF_RUN, 'attempts', OF_HOLDERS)
 local batch = open_batch(KEYS[2], 'max_deliveries', 'compute_retries', 'heartbeat_ms', 'n:queued', 'n:running')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})
 local floor = floor_of(batch)
-if run.data.state == 'running' and run.data.lease == a.lease_id and int(run, 't.gen') > floor then
+local is_running = run.data.state == 'running'
+if is_running and run.data.lease == a.lease_id and int(run, 't.gen') > floor then
   return again(duplicate(licence(run, batch, a)))
 end
--- A late copy of an old claim: the entry may be its successor's by now, so it acknowledges nothing.
-if leases.data[a.lease_id] then return refused(reject('lease_reused')) end
-if not owns(KEYS[8], 'worker', a.entry, a.consumer) then return refused(reject('not_owner')) end
-if (run.data.state ~= 'queued' and run.data.state ~= 'running') or histogram.closed(batch) then
-  acknowledge(KEYS[8], 'worker', a.entry)
-  return refused(reject('ended'))
-end
-if run.data.entry ~= a.entry then
-  acknowledge(KEYS[8], 'worker', a.entry)
-  return refused(reject('duplicate_entry'))
-end
+local is_open = (is_running or run.data.state == 'queued') and not histogram.closed(batch)
+local refusal = unclaimable(run, leases, KEYS[8], 'worker', a, is_open)
+if refusal then return refused(refusal) end
 if int(run, 'attempts') >= int(batch, 'max_deliveries') then
   return end_here(run, batch, a, reject('poison'), 'every worker that held it went silent')
 end
@@ -115,5 +98,5 @@ end
 put(run, 'lease', a.lease_id)
 if not voided then add(run, 'attempts', 1) end
 put(run, 'consumer', a.consumer)
-if run.data.state == 'queued' then move(run, batch, 'running') end
+if not is_running then move(run, batch, 'running') end
 return done(commit(licence(run, batch, a)))

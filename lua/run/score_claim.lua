@@ -14,24 +14,14 @@ ARGV     1 envelope    msgpack
 RETURNS  commit <epoch attempts head tree_hash artifact candidate judge judge_epoch> | duplicate <the same>
          | reject schema no_batch server_changed lease_reused not_owner ended duplicate_entry judge_failed after_close unknown_run epoch_not_newer already_scored abandoned digest_mismatch backpressure stale_epoch
 ]]
---#include "include/run.lua"
+--#include "include/claims.lua"
 local KINDS = {server = 'str?', run = 'str', lease_id = 'str', entry = 'str', consumer = 'str'}
 local OF_RUN = {
   'state', 'entry', 'j.candidate', 'j.judge', 'j.epoch', 't.head', 'tree', 'artifact', 's.attempts', 'h.why',
 }
 local OF_SCORERS = {'s.lease', 'h.epoch'} -- what a scorer leaves in the row: as in `claim`, none without an attempt
 
-local function open(key)
-  local run = open_row(key, OF_RUN)
-  if run.data['s.attempts'] then read_more(run, OF_SCORERS) else lacks(run, OF_SCORERS) end
-  return run
-end
-
-local function ahead(packed)
-  local envelopes = envelopes_of(packed)
-  fields_ahead(KEYS[3], values_of(envelopes, 'lease_id'))
-  owners_ahead(KEYS[8], 'scorer', envelopes)
-end
+local function ahead(packed) claims_ahead(packed, KEYS[3], KEYS[8], 'scorer') end
 
 local function licence(run)
   return {
@@ -44,7 +34,7 @@ end
 local a, malformed = begin('run.score_claim', KEYS[10], KEYS[2], KINDS)
 if not a then return malformed end
 if not is_entry_id(a.entry) then return refused(reject('schema')) end
-local run = open(KEYS[1])
+local run = open_claimed(KEYS[1], OF_RUN, 's.attempts', OF_SCORERS)
 local batch = open_batch(KEYS[2], 'max_deliveries', 'max_in_flight', 'fenced', 'heartbeat_ms', 'n:sealed', 'n:scoring')
 if elsewhere(batch, a) then return refused(reject('server_changed')) end
 local leases = open_row(KEYS[3], {a.lease_id})
@@ -52,16 +42,9 @@ local floor = floor_of(batch)
 local is_scoring = run.data.state == 'scoring'
 local voided = is_scoring and int(run, 'h.epoch') <= floor
 if is_scoring and run.data['s.lease'] == a.lease_id and not voided then return again(duplicate(licence(run))) end
-if leases.data[a.lease_id] then return refused(reject('lease_reused')) end
-if not owns(KEYS[8], 'scorer', a.entry, a.consumer) then return refused(reject('not_owner')) end
-if (run.data.state ~= 'sealed' and run.data.state ~= 'scoring') or histogram.closed(batch) then
-  acknowledge(KEYS[8], 'scorer', a.entry)
-  return refused(reject('ended'))
-end
-if run.data.entry ~= a.entry then
-  acknowledge(KEYS[8], 'scorer', a.entry)
-  return refused(reject('duplicate_entry'))
-end
+local is_open = (is_scoring or run.data.state == 'sealed') and not histogram.closed(batch)
+local refusal = unclaimable(run, leases, KEYS[8], 'scorer', a, is_open)
+if refusal then return refused(refusal) end
 if int(run, 's.attempts') >= int(batch, 'max_deliveries') then
   local places = {desk = open_desk(KEYS[4], 'l:' .. run.data.place), model = KEYS[5], judge = KEYS[6], planes = KEYS[7]}
   if not make_hole(run, batch, places, a.run, 'judge_failed', 'every scorer that held it went silent') then
@@ -78,5 +61,5 @@ put(leases, a.lease_id, a.run)
 put(run, 's.lease', a.lease_id)
 put(run, 'consumer', a.consumer)
 if not voided then add(run, 's.attempts', 1) end
-if run.data.state == 'sealed' then move(run, batch, 'scoring') end
+if not is_scoring then move(run, batch, 'scoring') end
 return done(commit(licence(run)))
