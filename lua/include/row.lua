@@ -86,15 +86,20 @@ local function read_whole(row)
   row.whole = true
 end
 
+-- Nothing is listed in it yet; likewise it has room for eight changes.
+local function unlisted(key, data, whole, own)
+  return {
+    key = key, data = data, whole = whole, own = own, length = 0, is_mixed = false, is_new = false,
+    nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil,
+  }
+end
+
 -- All fields of a small hash; or of a larger one the listed fields now, and any other when it is asked for. What is not
 -- there is asked for once. A row that a former command has opened is the same row.
 local function open_row(key, fields)
   local row = opened[key]
   if not row then
-    row = {
-      key = key, data = on_demand(key), whole = false, own = not at_work or is_own[key], length = 0, is_mixed = false,
-      nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, -- likewise, for eight changes
-    }
+    row = unlisted(key, on_demand(key), false, not at_work or is_own[key])
     if fields then read_fields(row, fields) else read_whole(row) end
     rows[#rows + 1] = row
     opened[key] = row
@@ -106,11 +111,9 @@ end
 
 -- A hash that is not there. Its data have room for eight fields.
 local function new_row(key)
-  local row = {
-    key = key, whole = true, own = true, length = 0, is_mixed = false, is_new = true,
-    data = {[1] = nil, [2] = nil, [3] = nil, [4] = nil, [5] = nil, [6] = nil, [7] = nil, [8] = nil},
-    nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil,
-  }
+  local data = {[1] = nil, [2] = nil, [3] = nil, [4] = nil, [5] = nil, [6] = nil, [7] = nil, [8] = nil}
+  local row = unlisted(key, data, true, true)
+  row.is_new = true
   rows[#rows + 1] = row
   opened[key] = row
   return row
