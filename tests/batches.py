@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from bus.link import Door
 from bus.port import BatchSpec, Entry, Group, Judgement, Ref
 from bus.recorded import Part
 from bus.redis_bus import RedisBus
+from bus.replies import hash_of
 from bus.types import BatchId, ConsumerId, Decision, Digest, Durability, EntryId, Gen, LeaseId, Plane, RunId
 from bus.wire import Address, Reply, Wire
 from workers.runtime import SystemRuntime
@@ -94,6 +96,12 @@ async def opened(
         await batch.check()
     finally:
         await batch.aclose()
+
+
+async def calls_of(wire: Wire) -> Counter[str]:
+    """How often the server has executed each command since its start, those inside scripts included."""
+    stats = (await wire.call("INFO", "commandstats")).decode()
+    return Counter({name: int(calls) for name, calls in re.findall(r"cmdstat_(\S+?):calls=(\d+)", stats)})
 
 
 def refused(decision: Decision) -> str:
@@ -287,7 +295,7 @@ class Batch:
     async def dead(self) -> list[dict[str, str]]:
         """The dead letters."""
         found = await self.wire.call("XRANGE", self.keys.dead, "-", "+")
-        return [_fields(flat) for _, flat in found]
+        return [hash_of(flat) for _, flat in found]
 
     async def history(self, command: str | None = None) -> list[Record]:
         """The history, oldest first; of one command when it is named."""
@@ -379,7 +387,7 @@ class Batch:
         for (run, intent), entry in named.items():
             found = await self.wire.call("XRANGE", self.keys.stream("tools"), entry, entry)
             told = {"run": run, "intent": intent, "tool": rows[run][f"o.t:{intent}"]}
-            assert [_fields(flat) for _, flat in found] == [told]
+            assert [hash_of(flat) for _, flat in found] == [told]
         planes = await self._hash(self.keys.planes)
         in_flight = {key.split(":", 3)[3] for key in planes if key.startswith("k:") and not key.endswith(":result")}
         assert in_flight == {name for (_, name), state in states.items() if state == "awaiting_ack"}
@@ -417,7 +425,7 @@ class Batch:
         return sorted(key.decode() for key in await self.wire.call("KEYS", "*"))
 
     async def _hash(self, key: str) -> dict[str, str]:
-        return _fields(await self.wire.call("HGETALL", key))
+        return hash_of(await self.wire.call("HGETALL", key))
 
     async def _state(self) -> dict[str, Reply]:
         state: dict[str, Reply] = {}
@@ -436,11 +444,6 @@ class Batch:
             with contextlib.suppress(ReplyError):
                 state[f"pending {group}"] = await self.pending(group)
         return state
-
-
-def _fields(flat: Reply) -> dict[str, str]:
-    words = [item.decode("utf-8", "surrogatepass") for item in flat]
-    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def _family(fields: Mapping[str, str], prefix: str) -> Counter[str]:

@@ -31,12 +31,11 @@ from bus.wire import Wire
 from tests.batches import Batch, FixedDoor
 from tests.explained import eventful
 from tests.histories import exported, found, parsed, rechained, whole_history
-from tests.judge_stage import JudgeStage
 from tests.model_calls import asked
 from tests.model_stage import OnServer
+from tests.rescoring import NEW, rescored
 from tests.soak import times
-from tests.test_rescore import CASES, CODE, NEW, Rescoring
-from tests.test_roles import BATCH, SUITE
+from tests.test_roles import BATCH
 from tests.test_steps_fences import ALL
 from tests.test_two_buses import CALLS_AND_TOOLS, LIFE, STEPS, Session, plain_spec, whole_spec
 from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Twins
@@ -226,16 +225,7 @@ async def test_whatever_was_asked_of_a_batch_no_property_is_broken(server: Targe
 
 async def test_a_batch_that_scored_anothers_sealed_runs_holds(server: Target, tmp_path: Path) -> None:
     """It has no transcript of its own: heads and trees came with the runs, and are what was scored."""
-    place = OnServer(server)
-    first = JudgeStage(place, tmp_path)
-    await first.declare(SUITE + "[workspace]\n", agent_DOT_py=CODE, cases_DOT_jsonl=CASES)
-    await first.run_to_the_end()
-    await first.aclose()
-    second = Rescoring(place, tmp_path)
-    await second.begin()
-    second.planner()
-    second.scorer()
-    await second.closed()
+    second = await rescored(OnServer(server), tmp_path)
     assert isinstance(second.bus, RedisBus)
     for name in (BATCH, NEW):
         told = checked(await _exported(second.bus, BatchId(name)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
@@ -17,7 +16,7 @@ from bus.scripts import Script, all_scripts
 from bus.target import Target
 from bus.types import Plane
 from bus.wire import Wire
-from tests.batches import FixedDoor
+from tests.batches import FixedDoor, calls_of
 from tests.waiting import PATIENCE, soon
 from workers.runtime import SystemRuntime
 
@@ -164,10 +163,9 @@ async def _calls(server: Target) -> int:
     """Calls of scripts that the server has taken."""
     wire = await Wire.open(server.address())
     try:
-        found = re.search(r"cmdstat_evalsha:calls=(\d+)", (await wire.call("INFO", "commandstats")).decode())
+        return (await calls_of(wire))["evalsha"]
     finally:
         wire.close()
-    return int(found.group(1)) if found else 0
 
 
 async def test_a_pause_ends(server: Target) -> None:

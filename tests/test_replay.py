@@ -37,11 +37,10 @@ from bus.types import Plane
 from bus.wire import Wire
 from tests.batches import Batch, FixedDoor
 from tests.histories import edited, exported, found, parsed, rechained, whole_history
-from tests.judge_stage import JudgeStage
 from tests.model_stage import BATCH, SHORT, ModelStage, Moment, OnServer, suite_of
+from tests.rescoring import NEW, rescored
 from tests.soak import times
-from tests.test_rescore import CASES, CODE, NEW, Rescoring
-from tests.test_roles import ONE_CASE, SUITE
+from tests.test_roles import ONE_CASE
 from tests.test_steps_fences import ALL
 from tests.test_two_buses import CALLS_AND_TOOLS, LIFE, STEPS, Session, plain_spec, whole_spec
 from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Twins
@@ -223,16 +222,7 @@ async def test_a_batch_of_the_real_roles_is_replayed_when_its_holder_died_at_its
 
 async def test_a_batch_that_scored_anothers_sealed_runs_is_replayed(server: Target, tmp_path: Path) -> None:
     """It has no transcript of its own: a head, a tree and a hole came with each run."""
-    place = OnServer(server)
-    first = JudgeStage(place, tmp_path)
-    await first.declare(SUITE + "[workspace]\n", agent_DOT_py=CODE, cases_DOT_jsonl=CASES)
-    await first.run_to_the_end()
-    await first.aclose()
-    second = Rescoring(place, tmp_path)
-    await second.begin()
-    second.planner()
-    second.scorer()
-    await second.closed()
+    second = await rescored(OnServer(server), tmp_path)
     assert isinstance(second.bus, RedisBus)
     told = [await replay_batch(second.bus, name, None) for name in (BATCH, NEW)]
     await second.aclose()

@@ -2,90 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from bus.errors import InputError
 from bus.keys import BatchKeys
-from bus.port import BatchInfo, BatchStatus, Counters, RunRow, RunState
+from bus.port import BatchInfo, BatchStatus, RunState
 from bus.snapshot import Snapshot
-from bus.types import BatchId, ConsumerId, Decision, Plane, RunId
+from bus.types import BatchId, ConsumerId, Plane, RunId
 from bus.wire import Wire
 from tests.fleet import Stage as Fleet
 from tests.fleet import Watch, case, commits, eventually, read_export
 from tests.judge_stage import JudgeStage, judged_by
 from tests.model_stage import A, B, InMemory, Moment, OnServer
+from tests.rescoring import CASES, LENIENT, NEW, Rescoring, over_a_first
 from tests.suites import make_suite
-from tests.test_roles import BATCH, SUITE, Fragile
+from tests.test_roles import BATCH, SUITE
 from tests.waiting import PATIENCE
 from workers import redaction
-from workers.catalogue import Catalogue
 from workers.job import spec_of
 from workers.lab import Lab
 from workers.rescoring import check_source, next_name
 from workers.role_options import Role
 from workers.suite import Suite
 
-NEW = BatchId("b.rescored-1")
 C = RunId("c#1")
-
-INPUTS = {"a": "1", "b": "2", "c": "raise"}
-CASES = "".join(json.dumps({"id": name, "input": text, "target": "1"}) + "\n" for name, text in INPUTS.items())
-"""The first is right, the second wrong, and at the third the solver breaks."""
-
-CODE = """\
-async def solve(case, run):
-    if case.input == "raise":
-        raise ValueError("no such tool")
-    if run.workspace is not None:
-        await run.workspace.write("made.txt", case.input)
-    return case.input
-"""
-
-LENIENT = SUITE.replace('python = "agent.py:solve"', 'command = ["false"]').replace(
-    'kind = "exact"', 'kind = "regex"\npattern = "[12]"'
-)
-"""Another judge: any number will do. Its solver would fail."""
-
-
-@dataclass(slots=True)
-class Rescoring(JudgeStage):
-    """The second batch, in the place of the first."""
-
-    def _catalogue(self, bus: Fragile, kind: type[Catalogue]) -> Catalogue:
-        return kind(bus, self.suite, NEW)
-
-    async def until(self, condition: Callable[[Counters], bool]) -> Counters:
-        """The counters of the second batch as soon as they are so."""
-        async with asyncio.timeout(PATIENCE):
-            while not condition(counters := await self.bus.counters(NEW)):
-                for process in self.processes:
-                    if process.task.done():
-                        process.task.result()
-                await asyncio.sleep(0.005)
-        return counters
-
-    async def begin(self, toml: str = LENIENT, cases: str = CASES, **files: str) -> Decision:
-        """Declare it over the first."""
-        self.suite = make_suite(self.root / "judge", toml, cases_DOT_jsonl=cases, **files)
-        source = await self.bus.info(BATCH)
-        assert source is not None
-        check_source(source, await self.bus.run_ids(BATCH), self.suite)
-        return await self.bus.create(spec_of(self.suite, NEW, source.spec))
-
-    async def rows(self, batch: BatchId = NEW) -> list[RunRow]:
-        """Every run of a batch."""
-        return await self.bus.rows(batch, await self.bus.run_ids(batch))
-
-    async def adopt(self, *runs: RunId, cursor: int = 0, source: BatchId = BATCH) -> Decision:
-        """One step of a planner's."""
-        return await self.bus.adopt(NEW, source, cursor, runs, [], ConsumerId("p"), "candidate", "judge")
 
 
 @pytest.fixture(params=["memory", "server"])
@@ -97,11 +42,7 @@ def place(request: pytest.FixtureRequest) -> InMemory | OnServer:
 @pytest.fixture
 async def stage(place: InMemory | OnServer, tmp_path: Path) -> AsyncIterator[Rescoring]:
     """A first batch, closed: one passed, one failed, one hole of the solver's."""
-    first = JudgeStage(place, tmp_path)
-    await first.declare(SUITE + "[workspace]\n", agent_DOT_py=CODE, cases_DOT_jsonl=CASES)
-    await first.run_to_the_end()
-    await first.aclose()
-    second = Rescoring(place, tmp_path)
+    second = await over_a_first(place, tmp_path)
     assert [row.bin or row.hole for row in await second.rows(BATCH)] == ["pass", "fail", "solver_error"]
     yield second
     await second.aclose()

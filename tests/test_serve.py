@@ -31,7 +31,6 @@ from tests.browser import browsing, needs_chromium
 from tests.fleet import Stage, eventually
 from tests.servers import RealServer, running
 from tests.waiting import PATIENCE, soon, until
-from tests.waiting import soon, until
 from workers.listening import listen
 from workers.runtime import SystemRuntime
 from workers.watching import serving as listening

@@ -17,7 +17,7 @@ from bus.scripts import script
 from bus.target import Target
 from bus.together import AT_ONCE
 from bus.types import Decision, RunId
-from tests.batches import S1, W1, W2, Batch, Held, opened
+from tests.batches import S1, W1, W2, Batch, Held, calls_of, opened
 
 RUNS = 12
 
@@ -31,10 +31,8 @@ async def batch(server: Target) -> AsyncIterator[Batch]:
 
 
 async def calls_of_scripts(batch: Batch) -> int:
-    """EVALSHA calls since the server's start."""
-    stats = await batch.wire.call("INFO", "commandstats")
-    found = [line for line in stats.splitlines() if line.startswith(b"cmdstat_evalsha:")]
-    return int(found[0].split(b"calls=")[1].split(b",")[0]) if found else 0
+    """Since the server's start."""
+    return (await calls_of(batch.wire))["evalsha"]
 
 
 async def read_all(batch: Batch, group: Group = Group.WORKER) -> list[Entry]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,7 +12,7 @@ from bus.errors import ReplyError
 from bus.port import Group, Judgement, Ref
 from bus.target import Target
 from bus.types import Decision, Gen
-from tests.batches import S1, W1, Batch, Held, opened
+from tests.batches import S1, W1, Batch, Held, calls_of, opened
 
 RUNS = 12
 
@@ -28,9 +27,8 @@ async def batch(server: Target) -> AsyncIterator[Batch]:
 
 async def counted(batch: Batch, *names: str) -> list[int]:
     """How often the server has executed these commands, those inside scripts included."""
-    stats = (await batch.wire.call("INFO", "commandstats")).decode()
-    found = {name: int(calls) for name, calls in re.findall(r"cmdstat_(\w+):calls=(\d+)", stats)}
-    return [found.get(name, 0) for name in names]
+    found = await calls_of(batch.wire)
+    return [found[name] for name in names]
 
 
 async def claimed(batch: Batch) -> list[Held]:

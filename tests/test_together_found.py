@@ -16,7 +16,7 @@ from bus.scripts import Command, Script, expand, script
 from bus.target import Target
 from bus.together import Together
 from bus.types import Decision, LeaseId, Verb
-from tests.batches import W1, Batch, opened
+from tests.batches import W1, Batch, calls_of, opened
 from tests.model_calls import LIMITS, answered, asked, check_calls, figures
 from tests.tool_calls import INVERSES, Tools
 
@@ -33,9 +33,7 @@ async def batch(server: Target) -> AsyncIterator[Batch]:
 
 async def reads_of(batch: Batch) -> int:
     """Fields that scripts have asked the server for one by one, since its start."""
-    stats = await batch.wire.call("INFO", "commandstats")
-    found = [line for line in stats.splitlines() if line.startswith(b"cmdstat_hget:")]
-    return int(found[0].split(b"calls=")[1].split(b",")[0]) if found else 0
+    return (await calls_of(batch.wire))["hget"]
 
 
 async def test_what_a_command_had_billed_when_it_broke_is_billed_by_its_record_or_not_at_all(server: Target) -> None:
