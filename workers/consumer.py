@@ -400,11 +400,9 @@ class Consumer:
         served = self._catalogue.of(entry.batch)
         if self._independent:
             return await self._handler.handle(lease, served, lease_id)
-        place = lease.place = await self._quarantine.come(Owner(entry.batch, entry.run), suspect=lease.redelivered)
-        try:
+        owner = Owner(entry.batch, entry.run)
+        async with self._quarantine.enter(owner, suspect=lease.redelivered) as lease.place:
             return await self._handler.handle(lease, served, lease_id)
-        finally:
-            self._quarantine.leave(place)
 
     async def _beat_for_ever(self) -> None:
         while True:

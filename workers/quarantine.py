@@ -38,7 +38,7 @@ class Owner:
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """What somebody has in a quarantine."""
+    """What somebody has in a quarantine; `async with` waits for it, is in meanwhile, and leaves."""
 
     owner: Owner
     suspect: bool
@@ -46,6 +46,15 @@ class Place:
     _quarantine: Quarantine = field(repr=False)
     is_aside: bool = False
     """It waits for its tool calls."""
+
+    async def __aenter__(self) -> Place:
+        """Come in: see the module's text for what is waited for."""
+        await self._quarantine._come(self)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Let others come."""
+        self._quarantine._leave(self)
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
@@ -60,7 +69,7 @@ class Place:
     @asynccontextmanager
     async def outside(self) -> AsyncIterator[None]:
         """Be out for a while, as if it had never come in, and come in again. An exception is not kept waiting."""
-        self._quarantine.leave(self)
+        self._quarantine._leave(self)
         yield
         await self._quarantine._come(self)
 
@@ -86,23 +95,11 @@ class Quarantine:
             return True
         return bool(self._waiting) and not any(one.is_aside for one in self._in)
 
-    @asynccontextmanager
-    async def enter(self, owner: Owner, *, suspect: bool, is_tool: bool = False) -> AsyncIterator[Place]:
-        """Be in meanwhile."""
-        place = await self.come(owner, suspect=suspect, is_tool=is_tool)
-        try:
-            yield place
-        finally:
-            self.leave(place)
+    def enter(self, owner: Owner, *, suspect: bool, is_tool: bool = False) -> Place:
+        """A place, for `async with`."""
+        return Place(owner, suspect, is_tool, self)
 
-    async def come(self, owner: Owner, *, suspect: bool, is_tool: bool = False) -> Place:
-        """Wait for a place: see the module's text. Who has come must `leave`."""
-        place = Place(owner, suspect, is_tool, self)
-        await self._come(place)
-        return place
-
-    def leave(self, place: Place) -> None:
-        """Let others come."""
+    def _leave(self, place: Place) -> None:
         if place in self._in:  # it may have left from outside
             del self._in[place]
             self._suspects -= place.suspect
