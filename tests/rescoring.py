@@ -14,6 +14,7 @@ from tests.judge_stage import JudgeStage
 from tests.model_stage import InMemory, OnServer
 from tests.suites import make_suite
 from tests.test_roles import BATCH, SUITE, Fragile
+from tests.waiting import PATIENCE
 from workers.catalogue import Catalogue
 from workers.job import spec_of
 from workers.rescoring import check_source
@@ -48,7 +49,7 @@ class Rescoring(JudgeStage):
 
     async def until(self, condition: Callable[[Counters], bool]) -> Counters:
         """The counters of the second batch as soon as they are so."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not condition(counters := await self.bus.counters(NEW)):
                 for process in self.processes:
                     if process.task.done():

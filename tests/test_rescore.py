@@ -22,7 +22,6 @@ from tests.model_stage import A, B, InMemory, Moment, OnServer
 from tests.rescoring import CASES, LENIENT, NEW, Rescoring, over_a_first
 from tests.suites import make_suite
 from tests.test_roles import BATCH, SUITE
-from tests.waiting import PATIENCE
 from workers import redaction
 from workers.job import spec_of
 from workers.lab import Lab
