@@ -16,13 +16,17 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Page, Request, Route, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, Request, Route, async_playwright, expect
+
+from tests.waiting import PATIENCE
 
 __all__ = ["Visit", "browsing", "needs_chromium", "opened"]
 
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 needs_chromium = pytest.mark.skipif(_CHROMIUM is None, reason="chromium is not installed")
 """For each test that opens a page."""
+
+expect.set_options(timeout=PATIENCE * 1_000)  # five seconds, as it is by itself, are few on a busy machine
 
 
 @dataclass(slots=True)

@@ -503,7 +503,7 @@ async def visiting(
     problems, strangers = [], []
     try:
         page = await context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE * 1_000)
         page.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", lambda asked: strangers.append(asked.url) if not asked.url.startswith(house.url) else None)
