@@ -24,7 +24,7 @@ from bus.target import Target
 from bus.types import BatchId, ConsumerId, Digest
 from tests.batches import FixedDoor
 from tests.suites import MINIMAL, make_suite
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 from workers import archives
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
@@ -124,7 +124,7 @@ class Machines:
 
     async def closed(self) -> Counters:
         """The counters of the batch when it has closed; fails when a role fails before."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not (counters := await self.buses[0].counters(BATCH)).status.ended:
                 for task in self.tasks:
                     if task.done():
