@@ -46,7 +46,9 @@ BUSY = 75
 """Exit status: another keeper, or a server that lost its own, holds the data."""
 
 _POLL = 0.1  # seconds between looks at the locks: so long a server may outlive its last user
-_BINDING = 5.0  # seconds for a server to make its socket, which it does before it loads anything
+_BINDING = 60.0
+"""Seconds for a server to make its socket, which it does before it loads anything. One that cannot ends by itself: this
+only ends one whose socket was removed before it was ever seen, and is long, for a busy machine takes its time."""
 _TAKEOVER = 10.0  # seconds to wait for a dying predecessor to let go of the data
 _FLUSH = 10.0  # seconds for the server to end by itself; killing it then loses nothing that it had answered
 _PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
