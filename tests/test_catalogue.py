@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import shutil
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.types import BatchId
 from tests.suites import MINIMAL, make_suite, write_suite
 from tests.waiting import soon, until
-from workers.catalogue import Catalogue
+from workers.catalogue import Catalogue, Served
 from workers.job import spec_of
 from workers.runtime import SystemRuntime
 from workers.suite import Suite, load_suite
@@ -39,6 +40,12 @@ def altered(suite: Suite, place: Path) -> Suite:
 async def declare(bus: MemoryBus, suite: Suite, batch: BatchId) -> None:
     """Make a batch of it."""
     assert (await bus.create(spec_of(suite, batch))).applied
+
+
+def remembered(batch: BatchId) -> bool:
+    """Whether anything in this process still knows how it serves a batch."""
+    gc.collect()
+    return any(isinstance(one, Served) and one.batch == batch for one in gc.get_objects())
 
 
 async def test_an_old_batch_of_another_state_of_the_suite_does_not_stand_in_the_way(
@@ -110,3 +117,35 @@ async def test_a_role_that_is_stopped_does_not_wait_for_a_suite_that_loads_for_e
     catalogue.stop()
     assert await soon(look) == []
     assert await soon(catalogue.open_batches()) == [], "nor is it begun anew"
+
+
+async def test_a_batch_that_has_ended_is_forgotten_and_met_again_should_it_be_open_again(
+    bus: MemoryBus, tmp_path: Path
+) -> None:
+    """A role on a shared server sees thousands. A server that lost its last moments has one of them open again."""
+    suite, name = make_suite(tmp_path / "suite"), BatchId("soon-over")
+    await declare(bus, suite, name)
+    prepared: list[BatchId] = []
+    catalogue = Catalogue(bus, suite, prepare=lambda _, spec: prepared.append(spec.batch))
+    assert len(await catalogue.open_batches()) == 1
+    lost = bus._world.batches.pop(name)
+    assert await catalogue.open_batches() == []
+    assert not remembered(name)
+    bus._world.batches[name] = lost
+    assert [one.batch for one in await catalogue.open_batches()] == [name]
+    assert prepared == [name, name]
+
+
+async def test_a_refusal_is_forgotten_with_its_batch(bus: MemoryBus, tmp_path: Path) -> None:
+    """It stands as long as that is open, and is logged once; nothing is kept of it behind that."""
+    suite = make_suite(tmp_path / "suite")
+    catalogue = Catalogue(bus, suite)
+    assert await catalogue.open_batches() == []
+    await declare(bus, altered(suite, tmp_path / "then"), OLD)
+    with structlog.testing.capture_logs() as logged:
+        assert await catalogue.open_batches() == await catalogue.open_batches() == []
+        lost = bus._world.batches.pop(OLD)
+        assert await catalogue.open_batches() == []
+        bus._world.batches[OLD] = lost
+        assert await catalogue.open_batches() == []
+    assert [one["batch"] for one in logged if one["event"] == "batch.refused"] == [OLD, OLD]

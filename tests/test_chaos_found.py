@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -17,7 +18,7 @@ from bus.errors import ArtifactMissing, MachineError, ServerUnreachable
 from bus.link import Link
 from bus.port import BatchSpec, Chunk, Group, Ref
 from bus.target import Target
-from bus.types import BatchId, Durability, Gen, LeaseId
+from bus.types import Digest, Durability, Gen, LeaseId
 from tests.batches import W1, W2, Batch, FixedDoor, opened
 from tests.model_calls import LIMITS, at, figures, opened_call, succeeded
 from tests.peer import peer
@@ -118,14 +119,14 @@ class _Unserved(Serving):
     async def ended(self) -> bool:
         return False
 
-    def of(self, batch: BatchId) -> Served:
-        return self._one
-
 
 class _Handles(Handler):
     """What a handler must have, for those below."""
 
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
+        pass
+
+    def forget_all_but(self, suites: Collection[Digest]) -> None:
         pass
 
     def time_of(self, served: Served) -> float:

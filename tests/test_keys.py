@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from pathlib import Path
 
@@ -11,7 +12,11 @@ from hypothesis import strategies as st
 import bus.keys
 from bus.keys import RUNS_DESK, BatchKeys, bell, endpoint, mark, registry, rests
 from bus.port import Group
+from bus.redis_bus import RedisBus
 from bus.types import BatchId, Digest, Plane, RunId
+from bus.wire import Address
+from tests.batches import FixedDoor
+from workers.runtime import SystemRuntime
 
 IDS = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters=":"), min_size=1, max_size=20)
 """What a batch, a case or a desk may be called: anything without a colon and without control characters."""
@@ -28,12 +33,12 @@ def keys_of(keys: BatchKeys, name: str) -> list[str]:
         keys.index,
         keys.slots,
         keys.bundle,
+        keys.loops,
         keys.review,
         keys.history,
         keys.dead,
         *(keys.stream(group.stream) for group in Group),
         keys.run(RunId(name)),
-        keys.loops,
         keys.transcript(RunId(name), 7),
         keys.desk(name),
         keys.blob(Digest(name)),
@@ -89,3 +94,15 @@ def test_the_list_of_keys_at_the_modules_top_is_complete() -> None:
     built |= {mark(Plane.LIVE), bell(Plane.LIVE), rests(Plane.LIVE)}
     assert listed == built - {keys.desk("<run>"), keys.blob(Digest("<run>"))}
     assert RUNS_DESK == "runs"
+
+
+def test_a_bus_does_not_grow_with_the_batches_that_it_was_ever_asked_about() -> None:
+    """They are spelt once for many calls, and again when one that was forgotten comes up: a late message, say."""
+    one = RedisBus(FixedDoor(Address(path="/nowhere")), SystemRuntime())
+    names = [BatchId(f"one-of-many-{number}") for number in range(2_000)]
+    for name in names:
+        assert one._scope(name)["batch"] == BatchKeys(Plane.LIVE, name).batch_row
+    kept = [known for known in gc.get_objects() if isinstance(known, BatchKeys) and known.batch in names]
+    assert len(kept) < 200
+    assert one.keys(names[0]) == BatchKeys(Plane.LIVE, names[0])
+    assert len(one._scope(names[0])) == len(one._scope(names[-1]))

@@ -8,6 +8,7 @@ process comes back (it is dead), until the test lets it go on (it had stalled).
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ from workers.planner import Planner
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
 from workers.suite import Suite
+from workers.tools.serving import Together, Toolroom
 from workers.worker import Worker
 
 BATCH = BatchId("b")
@@ -160,9 +162,9 @@ class OnServer:
 class AnotherJudge(Catalogue):
     """A scorer that judges otherwise than the batch was bound to: another release, another model behind an alias."""
 
-    def of(self, batch: BatchId) -> Served:
-        """The batch, with another judge."""
-        return replace(super().of(batch), judge="another judge")
+    async def open_batches(self) -> list[Served]:
+        """The batches, with another judge."""
+        return [replace(one, judge="another judge") for one in await super().open_batches()]
 
 
 @dataclass(slots=True)
@@ -336,6 +338,76 @@ async def test_who_comes_first_leaves_others_their_share_of_a_small_batch(stage:
     await stage.until(lambda now: now.scored >= 7)
     first.bus.resume()
     await stage.closed()
+
+
+async def test_roles_that_serve_one_batch_after_another_remember_none_that_has_ended(
+    server: Target, tmp_path: Path
+) -> None:
+    """A pool on a shared server lives for months, and each of its batches is small."""
+    suite = make_suite(tmp_path / "suite", SUITE, agent_DOT_py=SOLVER)
+    buses = [RedisBus(FixedDoor(server.address()), SystemRuntime()) for _ in range(3)]
+    runtime, room = SystemRuntime(), Toolroom()
+    catalogues = [Catalogue(bus, suite) for bus in buses]
+    worker = Worker(buses[0], runtime, ConsumerId("w"), tmp_path / "w")
+    scorer = ScorerRole(buses[1], runtime, ConsumerId("s"), tmp_path / "s")
+    planner = Planner(buses[2], runtime, ConsumerId("p"), catalogues[2], buses[2].opened)
+    tools = room.consumer(buses[0], runtime, ConsumerId("w"), catalogues[0])
+    runs = Consumer(buses[0], runtime, Group.WORKER, ConsumerId("w"), catalogues[0], worker, opened=buses[0].opened)
+    scores = Consumer(buses[1], runtime, Group.SCORER, ConsumerId("s"), catalogues[1], scorer, opened=buses[1].opened)
+    tasks = [asyncio.create_task(role.run()) for role in (Together([runs, tools]), scores, planner)]
+    try:
+        async with asyncio.timeout(45):
+            for name in (BatchId("over-1"), BatchId("over-2")):
+                assert (await buses[2].create(spec_of(suite, name))).applied
+                while name in await buses[2].batches():
+                    await asyncio.sleep(0.02)
+            while planner._watches or _is_known("over-1"):  # the last one may still be in somebody's hands
+                await asyncio.sleep(0.1)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for bus in buses:
+            await bus.aclose()
+
+
+def _is_known(batch: str) -> bool:
+    gc.collect()
+    return any(isinstance(one, Served) and one.batch == batch for one in gc.get_objects())
+
+
+async def test_a_worker_and_a_scorer_remember_no_suite_of_which_all_batches_have_ended(
+    server: Target, tmp_path: Path
+) -> None:
+    """A pool without a suite of its own meets another state of it with each commit, and each has its cases."""
+    buses = [RedisBus(FixedDoor(server.address()), SystemRuntime()) for _ in range(3)]
+    runtime, who = SystemRuntime(), ConsumerId("c")
+    worker = Worker(buses[0], runtime, who, tmp_path / "w")
+    scorer = ScorerRole(buses[1], runtime, who, tmp_path / "s")
+    tasks = [
+        asyncio.create_task(role.run())
+        for role in (
+            Consumer(buses[0], runtime, Group.WORKER, who, Catalogue(buses[0]), worker),
+            Consumer(buses[1], runtime, Group.SCORER, who, Catalogue(buses[1]), scorer),
+            Planner(buses[2], runtime, who, Catalogue(buses[2])),
+        )
+    ]
+    try:
+        async with asyncio.timeout(45):
+            for number in (1, 2):
+                suite = make_suite(tmp_path / f"commit-{number}", SUITE, agent_DOT_py=f"{SOLVER}# {number}\n")
+                name = BatchId(f"of-commit-{number}")
+                assert (await buses[2].create(spec_of(suite, name))).applied
+                while name in await buses[2].batches():
+                    await asyncio.sleep(0.02)
+            while (worker._solvers.keys() | scorer._scorers.keys()) - {suite.digest}:
+                await asyncio.sleep(0.02)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for bus in buses:
+            await bus.aclose()
 
 
 async def test_two_planners_admit_each_run_once(stage: Stage) -> None:

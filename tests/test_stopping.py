@@ -164,9 +164,6 @@ class _Serving:
     async def ended(self) -> bool:
         return bool(self.seen)
 
-    def of(self, batch: BatchId) -> Served:
-        raise AssertionError(batch)
-
 
 @pytest.mark.parametrize("role", ["planner", "worker"])
 async def test_who_serves_nothing_is_woken_by_a_declaration(any_server: Target, role: str) -> None:

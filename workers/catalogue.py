@@ -8,6 +8,9 @@ for that suite: code that does not import, or takes its time to, holds no lease 
 A refusal stands: a batch never changes its digest. It ends the role if that was started for the refused batch
 (`--batch`), or, at the first look, for a suite of which no open batch can be served: waiting would look like work.
 Later it is only logged, once a batch: the one that the role is there for may yet come, or may just have ended.
+
+What has ended is forgotten, or a role on a shared server would grow with each batch that it ever saw. Should one be
+open again (its server lost the last moments, and with them the close), it is met again like any other.
 """
 
 from __future__ import annotations
@@ -100,6 +103,7 @@ class Catalogue:
         names = await self.bus.batches()
         if self.only is not None:
             names = [name for name in names if is_part_of(name, self.only)]
+        self._forget_all_but(set(names))
         first, self._looked = not self._looked, True
         refused = await self._meet_all([name for name in names if name not in self._served.keys() | self._refused])
         served = [self._served[name] for name in names if name in self._served]
@@ -135,9 +139,10 @@ class Catalogue:
             raise only_for_looking(self.only)
         return whole.has_ended
 
-    def of(self, batch: BatchId) -> Served:
-        """A batch that is served."""
-        return self._served[batch]
+    def _forget_all_but(self, names: set[BatchId]) -> None:
+        for gone in self._served.keys() - names:
+            del self._served[gone]
+        self._refused &= names
 
     async def _meet_all(self, names: Sequence[BatchId]) -> Mapping[BatchId, str]:
         """Meet batches that were not met before. Returns why, for those that are refused."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -30,7 +30,7 @@ import structlog
 
 from bus.errors import ArtifactMissing, EvalbusError, MachineError, ServerError
 from bus.port import BatchSpec, Bus, Entry, Group, Held, Ref, Runtime
-from bus.types import BatchId, ConsumerId, EntryId, LeaseId
+from bus.types import BatchId, ConsumerId, Digest, EntryId, LeaseId
 from workers.catalogue import Served
 from workers.machine import Disks, fault_of, machine_error
 from workers.quarantine import Owner, Place, Quarantine
@@ -57,6 +57,8 @@ class Lease:
     """One entry in hand, and the lease that was minted for it."""
 
     entry: Entry
+    served: Served
+    """What it was taken for: to be driven by also when its batch has ended meanwhile, and is served no more."""
     redelivered: bool = False
     """It was given to somebody before: a suspect."""
     ref: Ref | None = None
@@ -110,9 +112,6 @@ class Serving(Protocol):
     async def ended(self) -> bool:
         """True when the one batch that was asked for has ended."""
 
-    def of(self, batch: BatchId) -> Served:
-        """A batch that is served."""
-
 
 class Handler(Protocol):
     """What a role does with one entry."""
@@ -128,6 +127,9 @@ class Handler(Protocol):
 
         Raises InputError.
         """
+
+    def forget_all_but(self, suites: Collection[Digest]) -> None:
+        """Only batches of these suites, by their digests, are in hand: what was prepared for others may go."""
 
     def time_of(self, served: Served) -> float:
         """Seconds that the suite's code may take over one entry."""
@@ -201,7 +203,7 @@ class Consumer:
 
         The leases in hand are lost by then, and whoever holds the loop has had all its time. Any thread may call it.
         """
-        held = [self._catalogue.of(lease.entry.batch) for lease in list(self._holding.values())]
+        held = [lease.served for lease in list(self._holding.values())]
         return max((max(2 * one.lease, self._handler.time_of(one)) for one in held or self._served), default=0.0)
 
     def lease(self) -> float:
@@ -210,7 +212,7 @@ class Consumer:
         Any thread may call it.
         """
         held = list(self._holding.values())
-        return min((self._catalogue.of(lease.entry.batch).lease for lease in held), default=0.0)
+        return min((lease.served.lease for lease in held), default=0.0)
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -219,7 +221,7 @@ class Consumer:
         while not self._stopping.is_set() and self._failure is None:
             if self._runtime.now() - looked >= _LOOK_EVERY:
                 looked = self._runtime.now()
-                self._served = await self._catalogue.open_batches()
+                self._take_up(await self._catalogue.open_batches())
                 if not self._served and await self._catalogue.ended():
                     return
             free = self._slots(self._served) - sum(not lease.waiting for lease in self._holding.values())
@@ -253,6 +255,13 @@ class Consumer:
     def _tried(self) -> list[float]:
         return [lease.tries for lease in self._holding.values() if lease.tries is not None]
 
+    def _take_up(self, served: list[Served]) -> None:
+        ended = self._served if [one.batch for one in served] != [one.batch for one in self._served] else ()
+        self._served = served
+        if ended:
+            held = [lease.served for lease in self._holding.values()]
+            self._handler.forget_all_but({one.suite.digest for one in (*served, *held)})
+
     def _slots(self, served: Sequence[Served]) -> int:
         return self._given_slots or max((one.suite.concurrency for one in served), default=1)
 
@@ -260,7 +269,7 @@ class Consumer:
         batches = [one.batch for one in served]
         if self._bus.connections != self._seen_connections:
             own = await self._bus.own_pending(self._group, self._name, batches, _OWN_AT_ONCE)
-            unknown = self._unknown(own, redelivered=True)
+            unknown = self._unknown(own, served, redelivered=True)
             if len(unknown) <= free:
                 self._seen_connections = self._bus.connections
             if unknown:
@@ -274,7 +283,7 @@ class Consumer:
         if self._stopping.is_set():  # while we looked: what waits now would hold up the stop
             return []
         most = min(free, self._share(served))
-        return self._unknown(await self._bus.read(self._group, self._name, batches, most, block_ms))
+        return self._unknown(await self._bus.read(self._group, self._name, batches, most, block_ms), served)
 
     def _share(self, served: Sequence[Served]) -> int:
         if self._independent:  # a run may ask for any number of them at once, and they wait for others than us
@@ -295,15 +304,19 @@ class Consumer:
         self._next_idle_scan = self._runtime.now() + lease / 5 * (0.75 + 0.5 * self._runtime.jitter())
         batches = [one.batch for one in served]
         idle = await self._bus.take_idle(self._group, self._name, batches, most, int(lease * 1000))
-        unknown = self._unknown(idle, redelivered=True)
+        unknown = self._unknown(idle, served, redelivered=True)
         if unknown:
             log.info("entries.taken", group=self._group.value, count=len(unknown))
         if len(unknown) >= most:  # there may be more: they are looked for as soon as there is room, not a fifth later
             self._next_idle_scan = self._runtime.now()
         return unknown
 
-    def _unknown(self, entries: Sequence[Entry], *, redelivered: bool = False) -> list[Lease]:
-        return [Lease(entry, redelivered) for entry in entries if (entry.batch, entry.id) not in self._holding]
+    def _unknown(self, entries: Sequence[Entry], served: Sequence[Served], *, redelivered: bool = False) -> list[Lease]:
+        if not entries:  # most looks
+            return []
+        by_name = {one.batch: one for one in served}
+        new = [entry for entry in entries if (entry.batch, entry.id) not in self._holding]
+        return [Lease(entry, by_name[entry.batch], redelivered) for entry in new]
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -364,7 +377,7 @@ class Consumer:
             # Not the solver's and not the scorer's doing: those are holes. The entry stays pending, so that another
             # machine may fare better; if none does, it ends as poison.
             log.exception("handler.broke", batch=entry.batch, run=entry.run)
-            await self._resting.begin(error, self._lease_of(lease))
+            await self._resting.begin(error, lease.served.lease)
 
     async def _hand_back(self, lease: Lease, fault: MachineError) -> None:
         """Let another machine have it, at once and uncounted, and rest: first, or a slot here would take it again."""
@@ -372,7 +385,7 @@ class Consumer:
         if fault.recheck is None and self._disks is not None:
             fault.recheck = self._disks.recheck
         log.warning("machine.unfit", batch=entry.batch, run=entry.run, why=str(fault))
-        await self._resting.begin(fault, self._lease_of(lease))
+        await self._resting.begin(fault, lease.served.lease)
         await self._give_back(lease)
 
     async def _give_back(self, lease: Lease) -> None:
@@ -397,16 +410,15 @@ class Consumer:
 
     async def _try(self, lease: Lease) -> float | None:
         entry, lease_id = lease.entry, LeaseId(self._runtime.token())
-        served = self._catalogue.of(entry.batch)
         if self._independent:
-            return await self._handler.handle(lease, served, lease_id)
+            return await self._handler.handle(lease, lease.served, lease_id)
         owner = Owner(entry.batch, entry.run)
         async with self._quarantine.enter(owner, suspect=lease.redelivered) as lease.place:
-            return await self._handler.handle(lease, served, lease_id)
+            return await self._handler.handle(lease, lease.served, lease_id)
 
     async def _beat_for_ever(self) -> None:
         while True:
-            leases = [self._catalogue.of(held.entry.batch).lease for held in self._holding.values()]
+            leases = [held.served.lease for held in self._holding.values()]
             await self._runtime.sleep(min(leases, default=3.0) / 3)
             self._make_way()
             try:
@@ -419,7 +431,7 @@ class Consumer:
         for lease in self._holding.values():
             if lease.task is None or lease.place is None or lease.made_way:
                 continue
-            if self._quarantine.is_in_the_way(lease.place) and lease.only_waits(self._lease_of(lease)):
+            if self._quarantine.is_in_the_way(lease.place) and lease.only_waits(lease.served.lease):
                 lease.made_way = True
                 log.info("lease.makes_way", batch=lease.entry.batch, run=lease.entry.run)
                 lease.task.cancel()
@@ -428,10 +440,7 @@ class Consumer:
         # Who waits to be driven waits for those who are: without counting it, one that waits for a dead one's place
         # would keep out, for good, the very entry whose claim gives that place back.
         waits_to_be_driven = not self._independent and lease.place is None
-        return waits_to_be_driven or lease.only_waits(self._lease_of(lease))
-
-    def _lease_of(self, lease: Lease) -> float:
-        return self._catalogue.of(lease.entry.batch).lease
+        return waits_to_be_driven or lease.only_waits(lease.served.lease)
 
     async def _beat(self) -> None:
         holding = list(self._holding.values())

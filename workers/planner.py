@@ -108,6 +108,8 @@ class Planner:
             if self._runtime.now() - looked >= _WAKE_UP:
                 looked = self._runtime.now()
                 served = await self._catalogue.open_batches()
+                for gone in self._watches.keys() - {one.batch for one in served}:
+                    del self._watches[gone]
                 if not served and await self._catalogue.ended():
                     return
             if not served:
@@ -147,8 +149,8 @@ class Planner:
             self._next_idle_scan = self._runtime.now() + _WAKE_UP
             if taken := await self._bus.take_idle(Group.PLANNER, self._name, batches, _AT_ONCE, 10_000):
                 return taken
-        first = not self._watches
-        block_ms = 1 if first else int(_WAKE_UP * 1000)
+        is_new = any(batch not in self._watches for batch in batches)  # it waits for its first runs
+        block_ms = 1 if is_new else int(_WAKE_UP * 1000)
         return await self._bus.read(Group.PLANNER, self._name, batches, _AT_ONCE, block_ms)
 
     async def tend(self, served: Served, woken: list[Entry]) -> Counters:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ class ScorerRole:
         """`work`: the directory under which sealed workspaces are unpacked. `limits_of`: as a worker's."""
         self._bus, self._runtime, self._name, self._work = bus, runtime, name, work
         self._limits_of = limits_of
-        self._scorers: dict[str, Scorer] = {}
+        self._scorers: dict[Digest, Scorer] = {}
         self._judges: dict[str, Judge] = {}
 
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
@@ -94,6 +94,12 @@ class ScorerRole:
             if suite.scorer.kind == "command":
                 check_present([("scorer.command", suite.scorer.command)], suite.source)
             self._scorers[suite.digest] = make_scorer(suite)
+
+    def forget_all_but(self, suites: Collection[Digest]) -> None:
+        """See Handler. A scorer that has something open is kept: to close it may take time."""
+        for digest in self._scorers.keys() - set(suites):
+            if not isinstance(self._scorers[digest], Closable):
+                del self._scorers[digest]
 
     def time_of(self, served: Served) -> float:
         """The time of one judgement, as the backstop below keeps it."""

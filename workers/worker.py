@@ -15,7 +15,7 @@ it is a hole named `poison`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,7 +85,7 @@ class Worker:
         """
         self._bus, self._runtime, self._name, self._work = bus, runtime, name, work.absolute()  # code may go elsewhere
         self._limits_of, self._tools_of = limits_of, tools_of
-        self._solvers: dict[str, Solver] = {}
+        self._solvers: dict[Digest, Solver] = {}
         self._planes: dict[str, ModelPlane] = {}
 
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
@@ -101,6 +101,12 @@ class Worker:
             commands += [(f"mcp.{name}.command", server.command) for name, server in suite.mcp.items()]
             check_present(commands, suite.source)
             self._solvers[suite.digest] = make_solver(suite)
+
+    def forget_all_but(self, suites: Collection[Digest]) -> None:
+        """See Handler. A solver that has something open is kept: to close it may take time."""
+        for digest in self._solvers.keys() - set(suites):
+            if not isinstance(self._solvers[digest], Closable):
+                del self._solvers[digest]
 
     def time_of(self, served: Served) -> float:
         """The time of one run's solver."""

@@ -45,6 +45,7 @@ class _Observed:
     def __init__(self, handler: Handler, tell: Callable[[str], None]) -> None:
         self._handler, self._tell = handler, tell
         self.prepare, self.time_of, self.give_back = handler.prepare, handler.time_of, handler.give_back
+        self.forget_all_but = handler.forget_all_but
 
     async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
         try:

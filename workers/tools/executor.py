@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,7 +36,7 @@ import structlog
 
 from bus.partitions import share
 from bus.port import BatchInfo, BatchSpec, Bus, Entry, IntentState, Outcome, Runtime
-from bus.types import BatchId, ConsumerId, Decision, Gen, LeaseId, Plane, Verb
+from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId, Plane, Verb
 from workers.catalogue import Served
 from workers.consumer import Lease
 from workers.quarantine import Owner, Place, Quarantine
@@ -129,6 +130,9 @@ class Executor:
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
         """Import the suite's tools. Raises InputError."""
         self._boxes.prepare(suite)
+
+    def forget_all_but(self, suites: Collection[Digest]) -> None:
+        """See Handler. The toolboxes are the process's, for its runs, too; no case of a suite is in one."""
 
     def time_of(self, served: Served) -> float:
         """The time of the slowest tool."""

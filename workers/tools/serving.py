@@ -89,6 +89,7 @@ class _ToolBatches:
     async def open_batches(self) -> list[Served]:
         served = await self._catalogue.met()
         ours = [one for one in served if any(tool.from_stream for tool in one.suite.tools.values())]
+        self._prepared &= {one.batch for one in ours}
         for one in ours:
             if self.prepare is not None and one.batch not in self._prepared:
                 await usercode.call(self.prepare, one.suite, one.info.spec)
@@ -97,9 +98,6 @@ class _ToolBatches:
 
     async def ended(self) -> bool:
         return await self._catalogue.ended()
-
-    def of(self, batch: BatchId) -> Served:
-        return self._catalogue.of(batch)
 
 
 class Together:

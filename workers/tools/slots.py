@@ -52,6 +52,9 @@ class Slots:
         finally:
             self._used[slot.whose] -= 1
             self._leave(slot)
+            if not self._used[slot.whose]:  # its batch may be over
+                del self._used[slot.whose]
+                self._chosen.pop(slot.whose, None)
             self._tell()
 
     def _tell(self) -> None:
