@@ -18,14 +18,18 @@ from bus.acl import AclRole, key_patterns, rule, steps_of, user_name
 from bus.envelopes import encode
 from bus.errors import ReplyError
 from bus.fitness import check_fit
+from bus.held_loops import HeldLoop, held_loops, note_held_loop
 from bus.keys import BatchKeys, mark, registry
+from bus.redis_bus import RedisBus
 from bus.scripts import Script, call, script
 from bus.server import unix_url
 from bus.target import Target
 from bus.types import BatchId, Plane, RunId
 from bus.wire import Wire
+from tests.batches import FixedDoor
 from tests.fleet import Stage, case, eventually
 from tests.servers import RealServer
+from workers.runtime import SystemRuntime
 
 BATCH, RUN = BatchId("b"), RunId("a#1")
 WORD = "open-sesame"
@@ -106,6 +110,25 @@ async def test_a_shadow_user_touches_no_live_key(users: RealServer, role: AclRol
         wire.close()
     with users.client() as client:
         assert list(client.scan_iter("evb:{live.*")) == []
+
+
+async def test_a_workers_user_may_say_who_holds_its_loop_and_a_readers_may_see_it(users: RealServer) -> None:
+    """By the rights that it has for its steps alone it could not; no other role has anything to say there."""
+    held = HeldLoop("w", 1.0, "agent.py:8")
+
+    def bus_of(role: AclRole) -> RedisBus:
+        return RedisBus(FixedDoor(as_user(users, role, Plane.SHADOW).address()), SystemRuntime(), plane=Plane.SHADOW)
+
+    buses = {role: bus_of(role) for role in (AclRole.WORKER, AclRole.SCORER, AclRole.READER)}
+    try:
+        await note_held_loop(buses[AclRole.WORKER], BATCH, RUN, held)
+        assert await held_loops(buses[AclRole.READER], BATCH) == {RUN: held}
+        assert await held_loops(buses[AclRole.SCORER], BATCH) == {}
+        with pytest.raises(ReplyError, match="NOPERM"):
+            await note_held_loop(buses[AclRole.SCORER], BATCH, RUN, held)
+    finally:
+        for bus in buses.values():
+            await bus.aclose()
 
 
 def without_the_check(name: str) -> Script:
