@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bus.cluster import ServerBus
 from bus.errors import InputError
-from bus.port import Bus, Entry
+from bus.port import BatchInfo, Bus, Entry
 from bus.types import BatchId, Plane, RunId
 from tests.fleet import Command, Stage, case
 from tests.model_stage import BATCH, SHORT, A, InMemory, ModelStage, Moment, suite_of
@@ -197,6 +197,46 @@ async def test_a_planner_tells_how_far_a_batch_is(staged: Any, lab: Lab) -> None
     assert not [name for name, _ in shown if "rate" in name or "pass" in name]
     metrics.forget(BATCH)
     assert not [name for name, labels in samples(metrics) if batch in labels]
+
+
+class Pruning:
+    """A bus that has a second batch when it is looked at first; from then on that was pruned."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus, self.looks, self.asked = bus, 0, 0
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        """The bus's own."""
+        return getattr(self._bus, name)
+
+    async def batches(self) -> list[BatchId]:
+        self.looks += 1
+        return [BatchId("a"), BATCH] if self.looks == 1 else [BATCH]
+
+    async def info(self, batch: BatchId) -> BatchInfo | None:
+        if batch == BATCH:
+            return await self._bus.info(batch)
+        self.asked += 1
+        if self.looks == 1:
+            return None
+        raise InputError("it was pruned")
+
+
+async def test_a_batch_that_is_pruned_at_once_does_not_keep_a_planner_from_telling_of_the_others(
+    staged: Any,  # noqa: ANN401
+    lab: Lab,
+) -> None:
+    """It was asked about at each look, for ever, and nothing behind it was told any more."""
+    metrics, stage = Metrics("planner", Plane.LIVE), staged()
+    await stage.declare(suite_of(lab), agent_DOT_py=ASKS_ONCE)
+    bus = Pruning(stage.bus)
+    task = asyncio.create_task(poll_batches(cast("ServerBus", bus), metrics, None, every=0.001))
+    try:
+        await until(lambda: bus.looks > 4)
+    finally:
+        task.cancel()
+    assert bus.asked <= 2
+    assert ("evalbus_batch_intended_runs", frozenset([("batch", BATCH)])) in samples(metrics)
 
 
 def test_metrics_are_served_on_this_machine_unless_told_otherwise() -> None:

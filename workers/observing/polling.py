@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from bus.cluster import ServerBus
-from bus.errors import EvalbusError
+from bus.errors import EvalbusError, InputError
 from bus.port import Group
 from bus.types import BatchId
 from workers.observing.prometheus import Metrics
@@ -48,8 +48,11 @@ async def poll_batches(bus: ServerBus, metrics: Metrics, only: BatchId | None, e
 
 
 async def _tell(bus: ServerBus, metrics: Metrics, name: BatchId) -> None:
-    info = await bus.info(name)
-    if info is None:  # pruned meanwhile
+    try:
+        info = await bus.info(name)
+    except InputError:  # pruned meanwhile: those beside it, and its own end, are to be told of all the same
+        info = None
+    if info is None:
         return
     counts = await bus.counters(name)
     over = counts.status.ended
