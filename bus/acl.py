@@ -126,6 +126,8 @@ def key_patterns(role: AclRole, plane: Plane) -> list[str]:
         written.add(f"~{place}mark")
     read = {f"%R~{place}b:*:{tail}" for tail in _READ_BESIDE[role]}
     read.add(f"%R~{place}bell")
+    if role not in _ASKING:
+        read.add(f"%R~{place}rests")
     # The registry: which batches there are. It is also the key on which a server is asked whether it is fit.
     return [f"~{place}batches", *sorted(written - {f"~{place}batches"}), *sorted(read)]
 
