@@ -85,9 +85,9 @@ class Machines:
         self.buses.append(RedisBus(FixedDoor(self.target.address()), SystemRuntime(), artifacts=store))
         return self.buses[-1]
 
-    async def declare(self, toml: str, agent: str = WRITES) -> None:
+    async def declare(self, toml: str, agent: str = WRITES, **files: str) -> None:
         """A batch, its planner, and nobody to work on it."""
-        self.suite = make_suite(self.root / "suite", toml, agent_DOT_py=agent, cases_DOT_jsonl=CASES)
+        self.suite = make_suite(self.root / "suite", toml, agent_DOT_py=agent, cases_DOT_jsonl=CASES, **files)
         bus = self.bus()
         assert (await bus.create(spec_of(self.suite, BATCH))).applied
         planner = Planner(bus, SystemRuntime(), ConsumerId("p"), Catalogue(bus, self.suite, BATCH))
@@ -99,15 +99,16 @@ class Machines:
         kind: type[Worker | ScorerRole],
         artifacts: ArtifactStore | None = None,
         work: Path | None = None,
+        own: Disks | None = None,
         **options: Any,  # noqa: ANN401 - the consumer's
     ) -> Consumer:
-        """A worker or a scorer on a machine called `name`."""
+        """A worker or a scorer on a machine called `name`. `own`: the disks that its handler looks at."""
         bus, runtime, told = self.bus(artifacts), SystemRuntime(), self.rests.setdefault(name, [])
 
         async def tell(rest: Rest | None) -> None:
             told.append(rest)
 
-        handler = kind(cast("Bus", bus), runtime, ConsumerId(name), work or self.root / "work" / name)
+        handler = kind(cast("Bus", bus), runtime, ConsumerId(name), work or self.root / "work" / name, disks=own)
         self.handlers.append(handler)
         group = Group.WORKER if kind is Worker else Group.SCORER
         served = Catalogue(bus, self.suite, BATCH)
@@ -378,6 +379,47 @@ async def test_a_disk_without_room_is_seen_before_anything_is_taken(
     bus = machines.buses[0]
     rows = await bus.rows(BATCH, await bus.run_ids(BATCH))
     assert {row.gen for row in rows} == {1}, "the broken one claimed none"
+
+
+class _FullAfterwards(Disks):
+    """Nothing was to be seen when the run was taken."""
+
+    def full(self) -> str:
+        """As it is when the run has failed."""
+        return "/work: 0 bytes are free on its disk"
+
+
+async def test_a_wrong_verdict_of_a_program_on_a_full_disk_is_none(machines: Machines) -> None:
+    """Hidden tests that cannot write their cache fail as those of a wrong answer do: exit code 1."""
+    judging = (
+        "from pathlib import Path\n\n"
+        "def score(case, sealed):\n    return Path(__file__).with_name('sound.log').exists()\n"
+    )
+    toml = PLAIN.replace('kind = "exact"', 'kind = "python"\npython = "judge.py:score"')
+    await machines.declare('ignore = ["*.log"]\n' + toml, judge_DOT_py=judging)
+    machines.start("worker", Worker)
+    machines.start("broken", ScorerRole, own=_FullAfterwards([]))
+    assert await machines.rested("broken") == "/work: 0 bytes are free on its disk"
+    (machines.root / "suite" / "sound.log").touch()
+    machines.start("sound", ScorerRole, own=Disks([]))
+    await machines.all_passed()
+
+
+async def test_a_solver_that_fails_on_a_full_disk_has_not_failed(machines: Machines) -> None:
+    """Whatever it says of it."""
+    failing = (
+        "from pathlib import Path\n\n"
+        "def solve(case, run):\n"
+        "    if not Path(__file__).with_name('sound.log').exists():\n        raise SystemExit('tar: short write')\n"
+        "    return case.input\n"
+    )
+    await machines.declare('ignore = ["*.log"]\n' + PLAIN, failing)
+    machines.start("broken", Worker, own=_FullAfterwards([]))
+    assert await machines.rested("broken") == "/work: 0 bytes are free on its disk"
+    (machines.root / "suite" / "sound.log").touch()
+    machines.start("sound", Worker, own=Disks([]))
+    machines.start("scorer", ScorerRole)
+    await machines.all_passed()
 
 
 # --- whose fault ------------------------------------------------------------------------------------------

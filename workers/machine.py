@@ -99,6 +99,11 @@ class Disks:
                 return f"{place}: its disk takes no more files"
         return ""
 
+    def check(self) -> None:
+        """Raises MachineError when one is full: for who has a failure in hand that may come of it."""
+        if why := self.full():
+            raise machine_error(why, self.recheck)
+
     async def recheck(self) -> None:
         """Write to each and remove it. Raises MachineError when that cannot be done."""
         await asyncio.to_thread(self._write)
@@ -112,8 +117,7 @@ class Disks:
                     file.flush()
             except OSError as error:
                 raise machine_error(f"{place}: {error.strerror or error}", self.recheck) from error
-        if why := self.full():
-            raise machine_error(why, self.recheck)
+        self.check()
 
     def _all(self) -> Iterator[Path]:
         yield from self._places

@@ -143,16 +143,17 @@ async def _built(
     watched: Observing,
 ) -> AsyncIterator[_Built]:
     structlog.contextvars.bind_contextvars(consumer=name)
+    disks = Disks([work.parent])
     if options.role is not Role.PLANNER:
         clear_leftovers(work.parent, name)
     if options.role is Role.PLANNER:
         planner = Planner(bus, runtime, name, catalogue, bus.opened)
         yield _Built(planner if options.archive is None else _with_archivist(planner, bus, options), [bus])
     elif options.role is Role.SCORER:
-        scorer = ScorerRole(bus, runtime, name, work, bus.limits_of)
+        scorer = ScorerRole(bus, runtime, name, work, bus.limits_of, disks)
         consumer = Consumer(
             bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots, opened=bus.opened,
-            disks=Disks([work.parent]), told=telling(bus, name, watched.rests),
+            disks=disks, told=telling(bus, name, watched.rests),
         )  # fmt: skip
         try:
             yield _Built(consumer, [bus])
@@ -163,10 +164,10 @@ async def _built(
             Toolroom(),
             watched.seen(open_bus(endpoint, runtime, plane=options.plane, lease=lease, durability=options.durability)),
         )
-        worker = Worker(bus, runtime, name, work, bus.limits_of, room.tools_of(bus, runtime))
+        worker = Worker(bus, runtime, name, work, bus.limits_of, room.tools_of(bus, runtime), disks)
         runs = Consumer(
             bus, runtime, Group.WORKER, name, catalogue, worker, options.slots, quarantine=room.quarantine,
-            opened=bus.opened, disks=Disks([work.parent]), told=telling(bus, name, watched.rests),
+            opened=bus.opened, disks=disks, told=telling(bus, name, watched.rests),
         )  # fmt: skip
         tools = room.consumer(beside, runtime, name, catalogue, telling(bus, ConsumerId(f"{name} (tools)")))
         try:

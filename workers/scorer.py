@@ -32,7 +32,7 @@ from workers.catalogue import Served
 from workers.consumer import Lease
 from workers.judging.binding import other_judge
 from workers.judging.judge import Bench, Judge, Judged
-from workers.machine import OF_ITS_OWN, fault_of, insisted, machine_error
+from workers.machine import OF_ITS_OWN, Disks, fault_of, insisted, machine_error
 from workers.model_plane import LimitsOf
 from workers.programs import check_present
 from workers.redaction import redacted
@@ -45,6 +45,7 @@ __all__ = ["ScorerRole", "head_of"]
 
 log = structlog.get_logger("evalbus.scorer")
 
+_HAS_CODE = frozenset({"command", "python"})  # scorers whose code may want room on a disk
 _AGAIN = 1.0  # seconds at most until a run is asked for again that too many others stood before
 _BACKSTOP = 5.0  # seconds beyond the suite's limit, which commands and functions keep themselves
 
@@ -75,11 +76,17 @@ class ScorerRole:
     """`workers.consumer.Handler` of the scorer group."""
 
     def __init__(
-        self, bus: Bus, runtime: Runtime, name: ConsumerId, work: Path, limits_of: LimitsOf | None = None
+        self,
+        bus: Bus,
+        runtime: Runtime,
+        name: ConsumerId,
+        work: Path,
+        limits_of: LimitsOf | None = None,
+        disks: Disks | None = None,
     ) -> None:
-        """`work`: the directory under which sealed workspaces are unpacked. `limits_of`: as a worker's."""
+        """`work`: the directory under which sealed workspaces are unpacked. `limits_of`, `disks`: as a worker's."""
         self._bus, self._runtime, self._name, self._work = bus, runtime, name, work
-        self._limits_of = limits_of
+        self._limits_of, self._disks = limits_of, disks
         self._scorers: dict[Digest, Scorer] = {}
         self._judges: dict[str, Judge] = {}
 
@@ -144,7 +151,10 @@ class ScorerRole:
                 raise
             return await self._hole(lease, ref, "artifact_missing", str(error))
         except ScorerError as error:
+            self._see_the_disks()
             return await self._hole(lease, ref, error.why, str(error))
+        if served.suite.scorer.kind in _HAS_CODE and judged.score.bin != served.suite.bins[0]:
+            self._see_the_disks()
         lease.ending = True
         return await self._bus.score(
             ref,
@@ -159,6 +169,11 @@ class ScorerRole:
                 detail=judged.remark,
             ),
         )
+
+    def _see_the_disks(self) -> None:
+        """A program that finds no room says what it says of a wrong answer, and nobody could tell them apart later."""
+        if self._disks is not None:
+            self._disks.check()
 
     async def _verdict(self, lease: Lease, ref: Ref, served: Served, events: Sequence[Event], sealed: Sealed) -> Judged:
         suite, case = served.suite, served.suite.case_of(ref.run)

@@ -27,7 +27,7 @@ from workers.cases import Case
 from workers.catalogue import Served
 from workers.consumer import Lease
 from workers.conversation import Again, Answered, Broken, Conversation, Over, Verdict, event_json
-from workers.machine import fault_of, insisted
+from workers.machine import Disks, fault_of, insisted
 from workers.model import Model
 from workers.model_attempt import Site
 from workers.model_calls import ModelCalls
@@ -50,6 +50,7 @@ __all__ = ["Worker"]
 log = structlog.get_logger("evalbus.worker")
 
 _LONG = 50_000  # characters of an answer; what is longer travels beside the transcript, by its digest
+_MAY_BE_THE_DISKS = frozenset({"solver_error", "solver_timeout", "workspace_error"})
 _TICK = 0.05  # seconds at least between two looks at a clock that stands
 _GRACE = 5.0  # seconds for a solver that is cancelled; one that holds on is left behind, and refused from then on
 
@@ -77,14 +78,15 @@ class Worker:
         work: Path,
         limits_of: LimitsOf | None = None,
         tools_of: ToolsOf | None = None,
+        disks: Disks | None = None,
     ) -> None:
         """`work`: the directory under which workspaces are made, one for each run and generation.
 
         `limits_of`: what all workers together may ask of an endpoint; by default nothing bounds them. `tools_of`: what
-        makes a run's `tools`.
+        makes a run's `tools`. `disks`: those that a failed run may have found full; by default none is looked at.
         """
         self._bus, self._runtime, self._name, self._work = bus, runtime, name, work.absolute()  # code may go elsewhere
-        self._limits_of, self._tools_of = limits_of, tools_of
+        self._limits_of, self._tools_of, self._disks = limits_of, tools_of, disks
         self._solvers: dict[Digest, Solver] = {}
         self._planes: dict[str, ModelPlane] = {}
 
@@ -155,6 +157,8 @@ class Worker:
                     case Answered(text):
                         return await self._seal(lease, served, conversation, text, folder)
                     case Over(why, detail):
+                        if self._disks is not None and why in _MAY_BE_THE_DISKS:
+                            self._disks.check()
                         return await self._hole(lease, why, detail)
                     case Broken(error):
                         raise error
