@@ -30,6 +30,7 @@ from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.job import spec_of
 from workers.machine import Disks, fault_of, insisted, machine_error
+from workers.namesakes import Namesakes
 from workers.planner import Planner
 from workers.resting import Rest, Resting
 from workers.runtime import SystemRuntime
@@ -294,6 +295,39 @@ async def test_bytes_that_were_read_and_are_others_are_corrupt(machines: Machine
     machines.start("scorer", ScorerRole, _Refuses(machines.root / "artifacts", lambda: b"other bytes"))
     counters = await machines.closed()
     assert counters.hole_reasons == {"artifact_corrupt": RUNS}
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+
+async def test_two_workers_of_one_name_do_not_fence_each_other_for_ever(machines: Machines) -> None:
+    """Each found the other's runs under its name, and took them, until none might be delivered any more: `poison`."""
+    slow = "import asyncio\n" + SCRATCH.replace("    (run", "    await asyncio.sleep(0.6)\n    (run", 1)
+    await machines.declare(PLAIN.replace("max_deliveries = 2", "max_deliveries = 3"), slow)
+    machines.start("twin", Worker)
+    counters = machines.buses[0].counters
+    async with asyncio.timeout(10):
+        while not (await counters(BATCH)).running:
+            await asyncio.sleep(0.01)
+    machines.start("twin", Worker, work=machines.root / "work" / "other")
+    machines.start("scorer", ScorerRole)
+    await machines.all_passed()
+
+
+def test_what_a_restart_voided_is_taken_back_once() -> None:
+    """A restart voids leases, and no deliveries; who is fenced again has a namesake."""
+    names = Namesakes()
+    names.connected(1, 0.0)
+    names.fenced("e", 10.0, 1.0)
+    assert (names.has("e", 10.5, 1.0), names.has("e", 11.5, 1.0), names.has("other", 10.5, 1.0)) == (True, False, False)
+    names.connected(1, 11.0)
+    assert names.has("e", 11.0, 1.0)
+    names.connected(2, 11.0)
+    assert not names.has("e", 11.0, 1.0)
+    names.fenced("e", 11.5, 1.0)
+    assert not names.has("e", 11.5, 1.0)
+    names.fenced("e", 12.0, 1.0)
+    assert names.has("e", 12.0, 1.0)
 
 
 # --- the breaker ------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from bus.port import BatchSpec, Bus, Entry, Group, Held, Ref, Runtime
 from bus.types import BatchId, ConsumerId, Digest, EntryId, LeaseId
 from workers.catalogue import Served
 from workers.machine import Disks, fault_of, machine_error
+from workers.namesakes import Namesakes
 from workers.quarantine import Owner, Place, Quarantine
 from workers.resting import Resting, Told
 from workers.solver_time import SolverTime
@@ -178,6 +179,7 @@ class Consumer:
         self._seen_connections = -1
         self._next_idle_scan = 0.0
         self._failure: EvalbusError | None = None
+        self._namesakes = Namesakes()
         self._resting, self._disks = Resting(runtime, told), disks
 
     def stop(self) -> None:
@@ -268,8 +270,9 @@ class Consumer:
     async def _next(self, served: Sequence[Served], free: int) -> list[Lease]:
         batches = [one.batch for one in served]
         if self._bus.connections != self._seen_connections:
+            self._namesakes.connected(self._bus.connections, self._runtime.now())
             own = await self._bus.own_pending(self._group, self._name, batches, _OWN_AT_ONCE)
-            unknown = self._unknown(own, served, redelivered=True)
+            unknown = self._not_a_namesakes(self._unknown(own, served, redelivered=True))
             if len(unknown) <= free:
                 self._seen_connections = self._bus.connections
             if unknown:
@@ -284,6 +287,18 @@ class Consumer:
             return []
         most = min(free, self._share(served))
         return self._unknown(await self._bus.read(self._group, self._name, batches, most, block_ms), served)
+
+    def _not_a_namesakes(self, own: list[Lease]) -> list[Lease]:
+        """Of the entries under our name, those that no other process of that name seems to hold."""
+        now, ours = self._runtime.now(), []
+        for lease in own:
+            entry = lease.entry
+            if self._namesakes.has((entry.batch, entry.id), now, self._lease_of(lease)):
+                why = "another live process seems to have this name: give each a --name of its own"
+                log.error("consumer.namesake", batch=entry.batch, run=entry.run, name=self._name, why=why)
+            else:
+                ours.append(lease)
+        return ours
 
     def _share(self, served: Sequence[Served]) -> int:
         if self._independent:  # a run may ask for any number of them at once, and they wait for others than us
@@ -453,6 +468,9 @@ class Consumer:
         for lease, ref, decision in zip(leased, refs, decisions, strict=True):
             if not decision.applied and lease.ref is ref and not lease.ending:
                 lease.let_go()
+                if decision.reason == "stale_lease":
+                    key = lease.entry.batch, lease.entry.id
+                    self._namesakes.fenced(key, self._runtime.now(), self._lease_of(lease))
                 self._seen_connections = -1  # its entry may still be ours: a restart voids leases, not deliveries
                 log.warning("lease.fenced", batch=ref.batch, run=ref.run, gen=ref.gen, why=decision.reason)
 

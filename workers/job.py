@@ -42,6 +42,7 @@ from workers.held_loops import HeldLoopNews, with_held_loops
 from workers.interrupt import Interrupted
 from workers.judging.binding import other_judge
 from workers.model_table import other_model
+from workers.naming import fleet_place
 from workers.outcome import Outcome
 from workers.progress import Progress
 from workers.redaction import hide_access
@@ -462,7 +463,7 @@ def _resume(options: JobOptions, name: BatchId) -> str:
 
 
 def _roles(options: JobOptions, name: BatchId, home: Path) -> list[RoleOptions]:
-    place = f"{os.uname().nodename}-{os.getpid()}"
+    place = fleet_place()
 
     def members(role: Role, count: int) -> list[RoleOptions]:
         return [

@@ -13,7 +13,6 @@ import contextlib
 import os
 import re
 import secrets
-import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Final
 import structlog
 
 from bus.types import ConsumerId
+from workers.naming import this_host
 from workers.trees import remove_tree
 
 __all__ = ["clear_leftovers"]
@@ -53,7 +53,7 @@ def _clear(top: Path) -> None:
 
 
 def _left(top: Path) -> Iterator[Path]:
-    named = re.compile(rf"(?:worker|scorer)-{re.escape(socket.gethostname())}-([1-9][0-9]*)-[0-9a-f]+")
+    named = re.compile(rf"(?:worker|scorer)-{re.escape(this_host())}-([1-9][0-9]*)-[0-9a-f]+(?:-[0-9]+)?")
     try:
         folders = list(top.iterdir())
     except OSError:

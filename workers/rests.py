@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bus.errors import ReplyError, ServerUnreachable
 from bus.rests import Resting
 from bus.types import ConsumerId
+from workers.naming import this_host
 from workers.redaction import redacted
 from workers.resting import Rest, Told
 
@@ -25,7 +25,7 @@ def telling(bus: ServerBus, name: ConsumerId, counted: Callable[[bool], None] | 
         if counted is not None:
             counted(rest is not None)
         why, seconds = ("", 0.0) if rest is None else (redacted(rest.why), rest.seconds)
-        await bus.rests.tell(name, socket.gethostname().strip(), why, seconds)
+        await bus.rests.tell(name, this_host(), why, seconds)
 
     return tell
 

@@ -11,9 +11,7 @@ from workers import starting  # isort: skip - before everything else
 import asyncio
 import contextlib
 import os
-import secrets
 import signal
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -38,6 +36,7 @@ from workers.consumer import Consumer
 from workers.leftovers import clear_leftovers
 from workers.loop_teller import teller
 from workers.machine import Disks
+from workers.naming import checked_name, made_up_name
 from workers.observing.starting import Observing, observing
 from workers.planner import Planner
 from workers.redaction import hide_access
@@ -93,7 +92,7 @@ def run_role(options: RoleOptions) -> bool:
 
 async def _serve(options: RoleOptions, suite: Suite | None, key: BundleKey | None) -> bool:
     runtime = SystemRuntime()
-    name = ConsumerId(options.name or f"{options.role}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
+    name = checked_name(options.name) if options.name else made_up_name(options.role)
     home = home_directory(Path(options.home) if options.home else None)
     endpoint = await asyncio.to_thread(Endpoint.from_options, options.url, home)
     watched = observing(options, name)

@@ -1,0 +1,47 @@
+"""What processes are called: whatever the machine is called, and whatever `--name` is given."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from bus.errors import InputError
+from bus.types import ConsumerId
+from workers import naming
+from workers.leftovers import clear_leftovers
+
+
+@pytest.mark.parametrize("name", ["", " ", "a/b", "../x", "..", ".hidden", "two words", "a\nb", "ü", "x" * 201])
+def test_a_name_that_is_no_files_is_refused(name: str) -> None:
+    """Workspaces lie below a directory of that name: `../x` would make, and at the next start remove, another one."""
+    with pytest.raises(InputError, match="cannot name a process"):
+        naming.checked_name(name)
+
+
+@pytest.mark.parametrize("name", ["far", "worker-1", "pod:a.b_c", "x" * 200])
+def test_other_names_stay_as_they_are(name: str) -> None:
+    """As a pod's."""
+    assert naming.checked_name(name) == name
+
+
+@pytest.mark.parametrize(
+    ("host", "called"), [("", "host"), ("   ", "host"), ("my host/x", "my-host-x"), ("a.b-c", "a.b-c"), ("..", "host")]
+)
+def test_a_machine_may_be_called_anything(
+    host: str, called: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also nothing. What its killed processes left is found under the name that they had."""
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+    assert naming.this_host() == called
+    made = naming.made_up_name("worker")
+    assert naming.checked_name(made) == made
+    assert re.fullmatch(rf"{re.escape(called)}-\d+-[0-9a-f]{{6}}", naming.fleet_place())
+    assert naming.fleet_place() != naming.fleet_place()
+    gone = [f"worker-{called}-4194305-abc123", f"scorer-{called}-4194305-abc123-2"]
+    for name in [*gone, "worker-elsewhere-4194305-abc123"]:
+        (tmp_path / name).mkdir()
+    clear_leftovers(tmp_path, ConsumerId("me")).join()
+    assert [path.name for path in tmp_path.iterdir()] == ["worker-elsewhere-4194305-abc123"]

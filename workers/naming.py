@@ -1,0 +1,49 @@
+"""Names of consumers: what a process is called at the server, in the log, and where its workspaces lie.
+
+A name is part of a path and of a key's value that people read, so it is letters, digits, '.', '_', '-' and ':' only; a
+machine's own name may be anything, also nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+
+from bus.errors import InputError
+from bus.types import ConsumerId
+from workers.brief import brief
+
+__all__ = ["checked_name", "fleet_place", "made_up_name", "this_host"]
+
+_LONGEST = 200
+_SHOWN = 60  # characters of one that is none: enough to recognise it
+
+
+def this_host() -> str:
+    """This machine's name, fit for a file's; `host` where it has none."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname()).strip(".-") or "host"
+
+
+def made_up_name(role: str) -> ConsumerId:
+    """A name that nobody else has."""
+    return ConsumerId(f"{role}-{this_host()}-{os.getpid()}-{secrets.token_hex(3)}")
+
+
+def fleet_place() -> str:
+    """What the names of one fleet's processes have in common, and those of no other fleet.
+
+    Containers may have one host's name, and the same number for their first process.
+    """
+    return f"{this_host()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def checked_name(name: str) -> ConsumerId:
+    """A name that was given. Raises InputError for one that is none."""
+    if not re.fullmatch(rf"[A-Za-z0-9_:-][A-Za-z0-9._:-]{{0,{_LONGEST - 1}}}", name):
+        raise InputError(
+            f"--name: {brief(name, _SHOWN)!r} cannot name a process",
+            remedy=f"letters, digits, '.', '_', '-' and ':', no '.' first, at most {_LONGEST}",
+        )
+    return ConsumerId(name)
