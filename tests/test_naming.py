@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,15 @@ def test_a_machine_may_be_called_anything(
         (tmp_path / name).mkdir()
     clear_leftovers(tmp_path, ConsumerId("me")).join()
     assert [path.name for path in tmp_path.iterdir()] == ["worker-elsewhere-4194305-abc123"]
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "1>&-", "<&-", "<&- 1>&- 2>&-"])
+def test_a_command_that_was_started_without_a_stream_goes_on(closed: str, tmp_path: Path) -> None:
+    """`evalbus run SUITE 2>&-`: it ended with exit 1, and could tell nobody why."""
+    code = (
+        "import sys\nfrom workers.cli import in_utf8\nin_utf8.ensure()\n"
+        "print('told')\nprint('told', file=sys.stderr, flush=True)\nsys.stdout.flush()\n"
+        f"kept = open({str(tmp_path / 'kept')!r}, 'w')\nassert kept.fileno() > 2\nassert not sys.stderr.isatty()\n"
+    )
+    done = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, code], check=False)
+    assert done.returncode == 0

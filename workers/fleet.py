@@ -109,8 +109,15 @@ class Fleet:
     restarts: deque[str] = field(default_factory=lambda: deque(maxlen=100))
 
     def start(self, options: Sequence[RoleOptions]) -> None:
-        """Start a process for each."""
-        self.log_directory.mkdir(parents=True, exist_ok=True)
+        """Start a process for each. Raises InputError when their logs can't be kept."""
+        try:
+            self.log_directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"logs cannot be kept here: {(error.strerror or str(error)).lower()}",
+                file=self.log_directory,
+                remedy="make room, or name another directory: --home DIR",
+            ) from error
         self._failed = asyncio.get_running_loop().create_future()
         for number, one in enumerate(options, start=1):
             name = one.name or f"{one.role}-{number}"
