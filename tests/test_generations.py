@@ -18,8 +18,9 @@ from bus.port import Group, Held
 from bus.target import Target
 from bus.types import ConsumerId, Verb
 from bus.wire import Address, Wire
-from tests.batches import Batch, refused
+from tests.batches import Batch, opened, refused
 from tests.batches import Held as Claimed
+from tests.model_calls import LIMITS
 from tests.servers import Kind, RealServer, running, wait_for
 
 W1, W2, W3 = ConsumerId("w1"), ConsumerId("w2"), ConsumerId("w3")
@@ -214,3 +215,27 @@ async def test_a_step_that_names_another_life_of_the_server_is_refused(server: T
     assert (await batch.seal(again)).verb is Verb.COMMIT
     await batch.check()
     await batch.aclose()
+
+
+async def test_six_restarts_of_the_server_poison_no_run(server: Target) -> None:
+    """Twice as many as a run may be delivered, under one holder and under one scorer: attempts are not counted.
+
+    Fence 4's own budget is: "compute (each `lease` after the first)". It has room for twenty more than deliveries.
+    """
+    limits = {**LIMITS, "compute_retries": 3 + 20}
+    async with opened(server.address(), runs=1, max_deliveries=3, limits=limits) as batch:
+        await batch.admit()
+        held = await batch.claimed(W1)
+        for life in range(6):
+            (await batch.bus.link.wire()).server = f"life {life} of a holder"
+            assert not (await batch.seal(held)).applied
+            held = await batch.claimed(W1, held.entry)
+            assert held.decision.answer["attempts"] == 1
+        assert (await batch.seal(held)).verb is Verb.COMMIT
+        scoring = await batch.scoring(W2)
+        for life in range(6):
+            (await batch.bus.link.wire()).server = f"life {life} of a scorer"
+            assert not (await batch.bus.score(scoring.ref, scoring.judgement)).applied
+            scoring = await batch.scoring(W2, scoring.entry)
+        assert (await batch.bus.score(scoring.ref, scoring.judgement)).verb is Verb.COMMIT
+        assert (await batch.bus.counters(batch.name)).holes == 0
