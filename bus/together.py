@@ -18,8 +18,10 @@ from bus.types import Decision
 
 __all__ = ["Together"]
 
-AT_ONCE: Final = 64
-"""Commands in one call, at most: all other clients wait meanwhile, for some four milliseconds of no-op runs."""
+AT_ONCE: Final = 32
+"""Commands in one call, at most: all other clients wait meanwhile, for some two milliseconds of no-op runs.
+
+Twice as many would save the server 2% of its instructions, and keep the others waiting twice as long."""
 
 MOST_WORDS: Final = 256
 """Arguments in one call, at most, unless one command has more: a large fan-out is work enough for a call."""
