@@ -205,10 +205,14 @@ def _as_presented(value: object) -> object:
     if not isinstance(value, list) or len(value) != 1:
         return value
     try:
-        presented: object = json.loads(value[0])
+        presented: object = json.loads(value[0], parse_constant=_no_number)
     except (TypeError, ValueError):  # it had no form in JSON either
         return value
     return presented
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is a number in Python alone, and would be none in the export")
 
 
 def _answer(part: Part, *, exported: bool) -> dict[str, Any]:
@@ -219,7 +223,7 @@ def _answer(part: Part, *, exported: bool) -> dict[str, Any]:
     named = fence.ops[part.op].answers
     answer = {name: value for name, value in part.answer.items() if name in named}
     if not exported and part.fence == "outbox" and isinstance(stored := answer.get("args"), str):
-        answer["args"] = json.loads(stored)  # a call's arguments are text on the server, and an object to whoever asks
+        answer["args"] = _as_presented([stored])  # text on the server; here as they stand among the arguments
     return answer
 
 

@@ -218,6 +218,17 @@ async def test_the_model_of_fence_2_takes_every_recorded_decision_again(batch: B
     assert said == [("put", {"x": 1}), ("put", {"x": 1}), ("claim", {"x": 1})]
 
 
+@pytest.mark.parametrize("number", ["0x10", "NaN"])
+async def test_arguments_that_are_json_to_a_server_alone_are_told_as_they_came(batch: Batch, number: str) -> None:
+    """A client of somebody else's: what its library takes for a number need not be one, and must not end an export."""
+    held = await batch.claimed()
+    calls = fan_out(held.ref, "book")
+    foreign = replace(calls, intents=[replace(one, args=f'{{"x":{number}}}') for one in calls.intents])
+    assert (await batch.bus.put_tools(held.ref, foreign)).applied
+    (line,) = await told(batch, "outbox")
+    assert line.args["args"] == line.answer["args"] == [f'{{"x":{number}}}']
+
+
 async def test_the_first_line_tells_what_the_fences_were_configured_with(batch: Batch) -> None:
     """A model that is to take the decisions again must know the bounds that they were taken under."""
     info = await batch.bus.info(batch.name)

@@ -32,10 +32,7 @@ def line_of(text: str, field: str) -> int | None:
         return None
     lines = text.split("\n")
     starts = [at for at, line in enumerate(lines) if _STATEMENT.match(line)] + [len(lines)]
-    before, after = (
-        0,
-        len(starts) - 1,
-    )  # what stands before the one lacks the field, what stands before the other has it
+    before, after = 0, len(starts) - 1  # of the statements: what stands before the former lacks the field
     while True:
         held = ((at, _parsed(lines[: starts[at]])) for at in _between(before, after))
         at, document = next(((at, one) for at, one in held if one is not None), (before, None))
