@@ -7,10 +7,10 @@ import socket
 import ssl
 from typing import NoReturn
 
-from bus.errors import ReplyError, ServerUnfit, ServerUnreachable
+from bus.errors import ReplyError, ServerError, ServerUnfit, ServerUnreachable
 from bus.target import Target
 
-__all__ = ["GRANT", "SILENCE", "refused", "tls_hint", "unfit", "unreachable"]
+__all__ = ["GRANT", "SILENCE", "refused", "tls_hint", "unfit", "unreachable", "with_remedy"]
 
 SILENCE = 5.0  # seconds for connecting, and again for all answers together
 GRANT = "give it the rights with ACL SETUSER"
@@ -21,8 +21,8 @@ def unfit(target: Target, problem: str, remedy: str) -> NoReturn:
     raise ServerUnfit(f"{target.redacted}: {problem} ({remedy})")
 
 
-def refused(target: Target, error: ReplyError) -> NoReturn:
-    """Raise ServerUnfit for an error reply."""
+def with_remedy(target: Target, error: ReplyError) -> ServerError:
+    """An error reply, told with what to do about it; one that is not known is returned as it came."""
     text = str(error)
     problems = {
         "NOAUTH": ("it wants a password", "write redis://:PASSWORD@HOST or redis://USER:PASSWORD@HOST"),
@@ -35,13 +35,21 @@ def refused(target: Target, error: ReplyError) -> NoReturn:
         "MISCONF": ("it refuses writes: its snapshots cannot be written to disk", "see its log; make room"),
         "NOREPLICAS": ("it refuses writes: too few replicas are connected", "see min-replicas-to-write"),
     }
+    if error.code not in problems:
+        return error
+    problem, remedy = problems[error.code]
+    return ServerUnfit(f"{target.redacted}: {problem} ({remedy})")
+
+
+def refused(target: Target, error: ReplyError) -> NoReturn:
+    """Raise ServerUnfit for an error reply."""
+    text = str(error)
     if "called without any password configured" in text:
         unfit(target, "it has no password, and one was given", "leave the password out of the URL")
     if "DB index" in text:
         unfit(target, f"it has no database {target.db}", "leave the number out of the URL")
-    if error.code in problems:
-        problem, remedy = problems[error.code]
-        unfit(target, problem, remedy)
+    if (told := with_remedy(target, error)) is not error:
+        raise told
     unfit(target, f"it answered {text!r}", "is it a Redis or a Valkey?")
 
 

@@ -212,6 +212,11 @@ async def test_a_shadow_batch_ends_under_users_that_reach_nothing_else(stage: St
     assert (await stage.call("status", "b", "--plane", "shadow", "--url", reader)).code == 0
     assert (await stage.call("gate", "b", "--plane", "shadow", "--url", reader)).code == 0
     assert (await stage.call("export", "b", "-", "--plane", "shadow", "--url", reader)).code == 0
+    for words in (("status",), ("gate", "b"), ("replay", "b")):  # of the live plane, which is not theirs
+        refused = await stage.call(*words, "--url", reader)
+        assert refused.code == 4
+        assert "this user has too few rights: NOPERM" in refused.complaint
+        assert "(give it the rights with ACL SETUSER)" in refused.complaint and WORD not in refused.err
 
 
 async def _async(value: object) -> object | None:

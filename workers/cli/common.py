@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from bus.errors import EvalbusError, InputError
+from bus.errors import EvalbusError, InputError, ReplyError
 from bus.types import Plane
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def with_endpoint(
     from bus.connection import Endpoint, check_fit  # noqa: PLC0415
     from bus.home import home_directory  # noqa: PLC0415
     from bus.rights import COMMANDS  # noqa: PLC0415
+    from bus.unfit import with_remedy  # noqa: PLC0415
 
     async def go() -> T:
         endpoint = await asyncio.to_thread(Endpoint.from_options, url, home_directory(home))
@@ -59,6 +60,8 @@ def with_endpoint(
                 await endpoint.ensure()
             await check_fit(endpoint.target, commands=() if only_look else COMMANDS)
             return await use(endpoint)
+        except ReplyError as error:  # who may only look is asked for no rights before, and another plane is not his
+            raise with_remedy(endpoint.target, error) from None
         finally:
             await endpoint.aclose()
 
