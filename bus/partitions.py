@@ -19,15 +19,30 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from bus.errors import InputError
 from bus.types import BatchId
 from bus.values import BatchSpec, BatchStatus, Counters, Part
 
-__all__ = ["added", "is_part_of", "part_name", "put_back", "root_of", "share", "split", "taken_by", "whole_spec"]
+__all__ = [
+    "MOST_PARTS",
+    "added",
+    "is_part_of",
+    "part_name",
+    "put_back",
+    "root_of",
+    "share",
+    "split",
+    "status_of",
+    "taken_by",
+    "whole_spec",
+]
 
 T = TypeVar("T")
+
+MOST_PARTS: Final = 64
+"""Of one batch."""
 
 _SHARED = ("budget", "capacity", "model_slots", "judge_slots")
 """Of `LIMITS`: amounts. The others are times, numbers of tries, and names."""
@@ -157,7 +172,7 @@ def added(spec: BatchSpec, parts: Sequence[Counters], of: int) -> Counters:
         "durable", "reserved", "estimated", "effects_open", "stuck", "workers", "scorers",
     )  # fmt: skip
     return Counters(
-        status=_status(spec, parts, of),
+        status=status_of([one.status for one in parts], total("scored"), spec, of),
         intended=spec.intended,
         quorum=spec.quorum,
         bins=family(one.bins for one in parts),
@@ -168,9 +183,10 @@ def added(spec: BatchSpec, parts: Sequence[Counters], of: int) -> Counters:
     )
 
 
-def _status(spec: BatchSpec, parts: Sequence[Counters], of: int) -> BatchStatus:
-    if len(parts) < of or any(one.status is BatchStatus.OPEN for one in parts):
+def status_of(parts: Sequence[BatchStatus], scored: int, spec: BatchSpec, of: int) -> BatchStatus:
+    """Of the whole, from those of its parts, as many as are declared, and how many of all runs are scored."""
+    if len(parts) < of or BatchStatus.OPEN in parts:
         return BatchStatus.OPEN
-    if not all(one.status.ended for one in parts):
+    if not all(one.ended for one in parts):
         return BatchStatus.DRAINED
-    return BatchStatus.CLOSED if sum(one.scored for one in parts) >= spec.quorum else BatchStatus.INCONCLUSIVE
+    return BatchStatus.CLOSED if scored >= spec.quorum else BatchStatus.INCONCLUSIVE

@@ -55,7 +55,7 @@ async def ended(batch: Batch, scored: int) -> None:
     for _ in range(scored):
         await batch.scored()
     for row in await batch.bus.rows(batch.name, await batch.bus.run_ids(batch.name)):
-        if row.bin == "":
+        if not row.state.ended:
             await batch.end(row.run)
     rows = await batch.bus.rows(batch.name, await batch.bus.run_ids(batch.name))
     snapshot = Snapshot.from_rows(rows, batch.spec)

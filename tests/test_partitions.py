@@ -224,11 +224,16 @@ async def test_a_partitioned_suite_is_run_judged_exported_and_scored_anew_under_
             assert heads == ["b.p1", "b.p2"]
             reported = await stage.call("report", "b", "-o", "b.html")
             assert reported.code == 0, reported
-            assert [(stage.root / f"b.p{number}.html").is_file() for number in (1, 2)] == [True, True]
-            assert not (stage.root / "b.html").exists()
-            assert "runs of batch b.p1, closed" in reported.err
-            replayed = await stage.call("replay", "b")
+            assert reported.err == "wrote b.html: 5 runs of batch b, closed\n"
+            heads = [read_export(stage.root / f"h.p{number}.jsonl")[-1]["head"] for number in (1, 2)]
+            given = [word for head in heads for word in ("--head", head)]
+            replayed = await stage.call("replay", "h.jsonl", *given)
             assert (replayed.code, replayed.out.count(": closed\n")) == (0, 2)
+            assert replayed.out.endswith(f"runs: pass 3, fail 2, holes 0\nsnapshot {result['snapshot_id']}\n")
+            imported = await stage.call("import", "h.jsonl", "--home", "elsewhere")
+            assert imported.code == 0, imported
+            gated = await stage.call("gate", "b", "--home", "elsewhere", "--no-worse-than", "h.jsonl")
+            assert (gated.code, result["snapshot_id"] in gated.out) == (0, True), gated
             anew = await stage.call("rescore", "b", "--judge", suite, "--scorers", 1, "--json", "anew.json")
             assert anew.code == 0, anew
             again = json.loads((stage.root / "anew.json").read_text())

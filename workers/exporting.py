@@ -20,7 +20,7 @@ from bus.port import BatchInfo
 from bus.redis_bus import RedisBus
 from bus.snapshot import Snapshot
 from bus.types import BatchId
-from workers.history_files import check_target, writing
+from workers.history_files import check_target, file_of_part, writing
 from workers.job import info_of
 from workers.segments import SegmentFiles, chain_of, entry_of
 from workers.ticking import ticking
@@ -53,19 +53,13 @@ async def export_whole(bus: ServerBus, batch: BatchId, file: Path, archive: Path
             f"batch {batch!r} is kept in {whole.of} partitions, each with a history of its own",
             remedy=f"name a file, or one of them: evalbus export {part_name(batch, 1)} -",
         )
-    beside = [file_of_part(file, number) for number in range(1, len(whole.parts) + 1)]
+    beside = [file_of_part(file, one.spec.part.number) for one in whole.parts if one.spec.part is not None]
     for one in beside:
         check_target(one)
     return [
         Exported(one, await export_batch(bus, name, one, archive))
         for name, one in zip(whole.batches, beside, strict=True)
     ]
-
-
-def file_of_part(file: Path, number: int) -> Path:
-    """`nightly.jsonl.zst` is `nightly.p1.jsonl.zst` for the first partition."""
-    stem, dot, ending = file.name.partition(".jsonl")
-    return file.with_name(f"{stem}.p{number}{dot}{ending}")
 
 
 async def export_batch(bus: ServerBus, batch: BatchId, file: Path, archive: Path | None = None) -> int:

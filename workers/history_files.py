@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,17 @@ if TYPE_CHECKING:
     import zstandard
     from _typeshed import WriteableBuffer
 
-__all__ = ["LONGEST_LINE", "check_other", "check_target", "is_history", "name_of", "reading", "writing"]
+__all__ = [
+    "LONGEST_LINE",
+    "check_other",
+    "check_target",
+    "file_of_part",
+    "files_of",
+    "is_history",
+    "name_of",
+    "reading",
+    "writing",
+]
 
 LONGEST_LINE = 64 << 20
 """Bytes of one line: far above what one entry can hold. Whoever reads with `readline` gives it as the limit."""
@@ -40,6 +51,40 @@ def is_history(named: str) -> bool:
         if Path(named).is_file():
             return True
     return "/" in named or named.endswith(_SUFFIXES)
+
+
+def file_of_part(file: Path, number: int) -> Path:
+    """`nightly.jsonl.zst` is `nightly.p1.jsonl.zst` for the first partition."""
+    stem, dot, ending = file.name.partition(".jsonl")
+    return file.with_name(f"{stem}.p{number}{dot}{ending}")
+
+
+def files_of(named: str) -> list[str]:
+    """The files of a history that a user named: that one; or where there is none, those of its batch's partitions.
+
+    `export` and `prune` write these as `FILE.p1.jsonl` and so on. Raises InputError where one of them is missing.
+    """
+    file = Path(named)
+    if named == _STANDARD or file.exists() or not (first := file_of_part(file, 1)).is_file():
+        return [named]
+    found = [file_of_part(file, number) for number in range(1, _parts_in(first) + 1)]
+    for one in found:
+        if not one.is_file():
+            raise InputError(
+                f"is missing: the batch was kept in {len(found)} partitions, and {named} means all of their files",
+                file=one,
+                remedy=f"bring it there, or name one: {first}",
+            )
+    return [str(one) for one in found]
+
+
+def _parts_in(first: Path) -> int:
+    """Of how many partitions this is the first, by the entry that declares it. Whether it is true, a replay says."""
+    with reading(first) as lines, contextlib.suppress(KeyError, TypeError, ValueError):
+        while raw := lines.readline(LONGEST_LINE):
+            if b'"fence":"run","op":"create","verb":"commit"' in raw:
+                return int(json.loads(json.loads(raw)["envelope"]["spec"])["part"]["of"])
+    return 1
 
 
 def name_of(file: str | Path) -> str:
@@ -127,10 +172,11 @@ class _Unpacked(io.RawIOBase):
 
 def check_other(history: str, output: Path) -> None:
     """Raise InputError where `output` would take the place of the history it is made from: it may be the only copy."""
-    source = Path("/dev/stdin" if history == _STANDARD else history)
-    with contextlib.suppress(OSError, ValueError):  # one of them is not there: they are two
-        if source.is_file() and output.samefile(source):
-            raise InputError("is the history that this would be made from", file=output, remedy="name another file")
+    for one in files_of(history):
+        source = Path("/dev/stdin" if one == _STANDARD else one)
+        with contextlib.suppress(OSError, ValueError):  # one of them is not there: they are two
+            if source.is_file() and output.samefile(source):
+                raise InputError("is the history that this would be made from", file=output, remedy="name another file")
 
 
 def check_target(file: Path) -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bus.errors import InputError
-from bus.policies import Policies, Prevented, RatePoint
+from bus.policies import Policies, Prevented, RatePoint, together
 from bus.port import BatchStatus
 from bus.replay.lines import Footer, Header
-from bus.replay.replayed import Replayed
 from bus.replay.telling import Told
 from workers.brief import brief
+from workers.derived import Derived
 from workers.files import check_writable, write_whole
 
 if TYPE_CHECKING:
@@ -39,37 +39,42 @@ class Watch:
         if not names and (why or json_file is not None):
             option = "--why" if why else "--json"
             raise InputError(f"{option} is about what a policy would have done", remedy="name one: --policy all")
-        self._policies = Policies(names) if names else None
+        self._names = names
+        Policies(names)  # a name that is none of them is said before anything is read
+        self._histories: list[Policies] = []
         if json_file is not None:
             check_writable(json_file)
         self._json_file, self._why = json_file, why
         self._bins: Sequence[str] = ()
 
     def see(self, said: Header | Told | Footer) -> None:
-        """The next line of the history."""
-        if self._policies is None:
+        """The next line of the history, or the first of the next partition's."""
+        if not self._names:
             return
         if isinstance(said, Header):
-            self._policies.start(said.policy)
+            self._histories.append(Policies(self._names))
+            self._histories[-1].start(said.policy)
             self._bins = said.policy.get("bins", ())
         elif isinstance(said, Told):
-            self._policies.feed(said)
+            self._histories[-1].feed(said)
 
-    def report(self, found: Replayed, console: Console) -> None:
+    def report(self, derived: Derived, console: Console) -> None:
         """Write and show what the policies say of a history that holds. Raises InputError for a file that cannot be.
 
         Where the batch is open they say nothing of a rate: it has no number that another could be compared with.
         """
-        if self._policies is None:
+        if not self._names:
             return
-        prevented, closed_ms = self._policies.finish(), self._policies.closed_ms
+        found = derived.found
+        prevented = together([one.finish() for one in self._histories])
+        closed_ms = [one.closed_ms for one in self._histories if one.closed_ms is not None]
         status, closed = BatchStatus(found.status), None
         if not status.ended:
             prevented = tuple(replace(one, rate=()) for one in prevented)
-        elif status is BatchStatus.CLOSED and closed_ms is not None:
-            closed = RatePoint(closed_ms, found.bins[self._bins[0]], sum(found.bins.values()))
+        elif status is BatchStatus.CLOSED and closed_ms:
+            closed = RatePoint(max(closed_ms), found.bins[self._bins[0]], sum(found.bins.values()))
         if self._json_file is not None:
-            write_json(self._json_file, found, prevented, closed)
+            write_json(self._json_file, derived, prevented, closed)
         show(prevented, closed, console, why=self._why)
         if not status.ended:
             console.print("\nthe batch is open: it has no pass rate yet that another could be compared with")
@@ -137,14 +142,20 @@ def sparkline(rate: Sequence[RatePoint]) -> str:
 # --- for programs -------------------------------------------------------------------------------------------
 
 
-def write_json(file: Path, found: Replayed, prevented: Sequence[Prevented], closed: RatePoint | None) -> None:
+def write_json(file: Path, derived: Derived, prevented: Sequence[Prevented], closed: RatePoint | None) -> None:
     """All that `--why` shows, and the whole rate, as JSON. Raises InputError when it cannot be written."""
+    found = derived.found
+    chains = [
+        {"batch": one.batch, "entries": one.entries, "head": one.head, "snapshot_id": one.snapshot_id}
+        for one in (part.found for part in derived.parts)
+    ]
     said = {
         "batch": found.batch,
         "plane": found.plane,
         "state": found.status,
         "entries": found.entries,
-        "head": found.head,
+        "head": found.head or None,
+        **({"partitions": chains} if chains else {}),
         "snapshot_id": found.snapshot_id,
         "closed": None if closed is None else asdict(closed),
         "policies": [asdict(one) for one in prevented],

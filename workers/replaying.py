@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,16 +15,25 @@ from bus.replay.replayed import Replay, Replayed
 from bus.replay.telling import DiffersError, Told
 from bus.types import BatchId
 from workers.brief import brief
+from workers.derived import Derived, Deriving
 from workers.exporting import exported_lines
 from workers.history_files import LONGEST_LINE, name_of, reading
-from workers.job import info_of
+from workers.job import existing, info_of
 from workers.ticking import ticking
-from workers.whole import whole_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["batches_of", "replay_batch", "replay_file", "show"]
+__all__ = [
+    "batches_of",
+    "derive_batch",
+    "derive_file",
+    "heads_of",
+    "replay_batch",
+    "replay_file",
+    "show",
+    "show_joint",
+]
 
 _HEAD = re.compile("[0-9a-f]{64}")
 _SHOWN = 80  # characters of one that is none
@@ -43,31 +52,42 @@ def replay_file(file: str | Path, head: str | None, watch: _Watcher = _nobody) -
 
     Raises InputError for what is no export, or not all of one; DiffersError at the first line that is not true.
     """
+    return derive_file(file, head, watch).found
+
+
+def derive_file(file: str | Path, head: str | None, watch: _Watcher = _nobody) -> Derived:
+    """The same, with what the batch declared."""
     _check_head(head)
-    replay = Replay(name_of(file))
+    deriving = Deriving(name_of(file))
     with reading(file) as lines, ticking("entries") as tick:
         while raw := lines.readline(LONGEST_LINE):
-            watch(replay.feed(raw))
-            if replay.entries % _TICK == 0:
-                tick(replay.entries)
-        found = replay.finish()
-    return _checked(replay.source, found, head)
+            watch(deriving.feed(raw))
+            if deriving.replay.entries % _TICK == 0:
+                tick(deriving.replay.entries)
+        derived = deriving.finish()
+    _compare_head(deriving.replay.source, derived.found, head)
+    return derived
 
 
-async def batches_of(bus: ServerBus, name: BatchId, *, alone: bool) -> list[BatchId]:
-    """What there is to replay under a name: a batch, or its partitions.
+async def batches_of(bus: ServerBus, name: BatchId) -> list[BatchId]:
+    """What there is to replay under a name: a batch, or its partitions. Raises InputError."""
+    return (await existing(bus, name)).batches
 
-    `alone`: something was asked for that makes sense for one history only. Raises InputError.
-    """
-    whole = await whole_of(bus, name)
-    if whole is None or not whole.is_partitioned:
-        return [name]
-    if alone:
+
+def heads_of(heads: Sequence[str], named: str, count: int) -> list[str | None]:
+    """The head that each of so many histories is to have; None where none was given. Raises InputError."""
+    for one in heads:
+        _check_head(one)
+    if not heads:
+        return [None] * count
+    if len(heads) != count:
+        what = "has one history" if count == 1 else f"is kept in {count} partitions, each with a chain of its own"
+        times = "once" if len(heads) == 1 else f"{len(heads)} times"
         raise InputError(
-            f"batch {name!r} is kept in {whole.of} partitions, and --head and --json are about one history",
-            remedy=f"name one: {whole.batches[0]}",
+            f"{named!r} {what}, and --head is given {times}",
+            remedy="one, or none" if count == 1 else "one for each, in their order, or none",
         )
-    return whole.batches
+    return [*heads]
 
 
 async def replay_batch(
@@ -79,21 +99,30 @@ async def replay_batch(
 
     Raises InputError when there is none of that name; DiffersError.
     """
+    return (await derive_batch(bus, batch, head, watch, archive)).found
+
+
+async def derive_batch(
+    bus: ServerBus, batch: BatchId, head: str | None, watch: _Watcher = _nobody, archive: Path | None = None
+) -> Derived:
+    """The same, with what the batch declared."""
     _check_head(head)
     info = await info_of(bus, batch)
-    replay = Replay(f"batch {batch}")
+    deriving = Deriving(f"batch {batch}")
+    replay = deriving.replay
     with ticking("entries") as tick:
         async for raw in exported_lines(bus, batch, info, archive):
-            watch(replay.feed(raw))
+            watch(deriving.feed(raw))
             if replay.entries % _TICK == 0:
                 tick(replay.entries)
-    found = replay.finish()
+    derived = deriving.finish()
     counters = await bus.counters(batch)
     one = await bus.of(batch)
     newer = await one.link.command("XRANGE", one.keys(batch).history, f"({replay.last}", "+", "COUNT", 1)
     if not newer:  # else the batch has gone on while it was read
-        _compare_counters(replay, found, counters)
-    return _checked(replay.source, found, head)
+        _compare_counters(replay, derived.found, counters)
+    _compare_head(replay.source, derived.found, head)
+    return derived
 
 
 def _compare_counters(replay: Replay, found: Replayed, counters: Counters) -> None:
@@ -117,11 +146,10 @@ def _check_head(head: str | None) -> None:
         raise InputError(f"--head: {brief(head, _SHOWN)!r} is no head of a chain", remedy="64 digits: 0 to 9, a to f")
 
 
-def _checked(source: str, found: Replayed, head: str | None) -> Replayed:
+def _compare_head(source: str, found: Replayed, head: str | None) -> None:
     if head is not None and head != found.head:
         problem = f"it is whole, and another history than the one that was meant: head {found.head}, expected {head}"
         raise DiffersError(source, found.entries + 2, problem)
-    return found
 
 
 def show(found: Replayed, console: Console) -> None:
@@ -134,6 +162,17 @@ def show(found: Replayed, console: Console) -> None:
     console.print(f"{sum(fences.values()):,} decisions derived again: {shown}", markup=False, soft_wrap=True)
     many = "1 entry of a step itself" if steps == 1 else f"{steps:,} entries of steps themselves"
     console.print(f"{many}, read but not derived", markup=False, soft_wrap=True)
+    _show_number(found, console)
+
+
+def show_joint(derived: Derived, console: Console) -> None:
+    """Of partitions, each of which was shown: the number that they lead to together."""
+    found, count = derived.found, len(derived.parts)
+    console.print(f"batch {found.batch} ({found.plane}): {found.status}, {count} partitions together", markup=False)
+    _show_number(found, console)
+
+
+def _show_number(found: Replayed, console: Console) -> None:
     bins = ", ".join(f"{name} {count:,}" for name, count in found.bins.items())
     console.print(f"runs: {bins}, holes {len(found.holes):,}", markup=False, soft_wrap=True)
     if found.spent:

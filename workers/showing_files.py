@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bus.partitions import put_back, root_of
 from bus.replay.lines import Footer, Header, Lines
 from bus.replay.rules import Rules
 from bus.replay.telling import Told
-from bus.types import Digest, RunId
+from bus.types import BatchId, Digest, RunId
 from workers.explaining.reading import no_such_run
-from workers.history_files import LONGEST_LINE, name_of, reading
+from workers.history_files import LONGEST_LINE, files_of, name_of, reading
 from workers.showing import Cases, Shown, cases_of, check_only, event_of, in_full, tell
 
 if TYPE_CHECKING:
@@ -66,6 +67,14 @@ class _Found:
         return Shown(RunId(run), verdict, answer, self.values.get(run, ""), "", cases.of(RunId(run)), events)
 
 
+@dataclass(frozen=True, slots=True)
+class _History:
+    """One file: a batch's, or a partition's."""
+
+    header: Header
+    found: _Found
+
+
 def show_file(
     file: str, run: str | None, only: Sequence[str], suite: Path | None, output: Path | None, console: Console
 ) -> None:
@@ -74,25 +83,28 @@ def show_file(
     Raises InputError for what is no export, or not all of one, and for an unknown run; ViolationError for an edited
     one.
     """
-    header, found = _read(file)
+    read = [_read(one) for one in files_of(file)]
+    header = read[0].header
+    batch = header.batch if len(read) == 1 else root_of(BatchId(header.batch))
     cases = Cases({}, "inputs and targets are in the suite, which a file has no place of: --suite DIR")
     if suite is not None:
         cases = cases_of(suite, Digest(header.suite["digest"]))
+    known = {each: one.found for one in read for each in one.found.runs}
     if run is not None:
-        if run not in found.runs:
-            raise no_such_run(header.batch, run, found.runs)
-        for line in in_full(header.batch, found.shown(run, cases)):
+        if run not in known:
+            raise no_such_run(batch, run, known)
+        for line in in_full(batch, known[run].shown(run, cases)):
             console.print(line, soft_wrap=True, markup=False)
     else:
-        shown = [found.shown(each, cases) for each in found.runs]
+        shown = [known[each].shown(each, cases) for each in put_back([list(one.found.runs) for one in read])]
         check_only(only, {*header.policy["bins"], *(one.verdict for one in shown)})
         wanted = [one for one in shown if not only or one.verdict in only]
-        tell(wanted, header.batch, only, output, console)
+        tell(wanted, batch, only, output, console)
     if cases.remark:
         console.print(cases.remark, soft_wrap=True, markup=False)
 
 
-def _read(file: str) -> tuple[Header, _Found]:
+def _read(file: str) -> _History:
     named = name_of(file)
     lines, rules, found = Lines(named), Rules(named), _Found()
     with reading(file) as content:
@@ -103,4 +115,4 @@ def _read(file: str) -> tuple[Header, _Found]:
                 rules.check(told)
                 found.add(told)
         lines.end()
-    return header, found
+    return _History(header, found)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from bus.errors import InputError, ViolationError
+from bus.errors import ViolationError
 from bus.partitions import added, part_name, put_back, whole_spec
 from bus.port import BatchInfo, BatchSpec, BatchStatus, Counters, RunRow
 from bus.redis_bus import RedisBus
@@ -14,7 +14,7 @@ from bus.snapshot import Snapshot
 from bus.types import BatchId, RunId
 from workers.held_loops import rows_with_held_loops
 
-__all__ = ["Closing", "Placed", "Whole", "closing_of", "counters_of", "parked_in", "part_with", "rows_of", "whole_of"]
+__all__ = ["Closing", "Placed", "Whole", "closing_of", "counters_of", "parked_in", "rows_of", "whole_of"]
 
 
 class _Looking(Protocol):
@@ -158,14 +158,3 @@ async def _check(at: RedisBus, spec: BatchSpec, rows: list[RunRow]) -> None:
     given = Snapshot.from_rows(rows, spec).snapshot_id
     if counters.status is BatchStatus.CLOSED and given != counters.snapshot_id:
         raise ViolationError(f"batch {spec.batch} closed as {counters.snapshot_id}, but its rows give {given}")
-
-
-async def part_with(bus: _Reading, name: BatchId, run: str) -> BatchId:
-    """The partition that has a run; the batch itself where there are none, or where none has it."""
-    whole = await whole_of(bus, name)
-    if whole is None or not whole.is_partitioned:
-        return name
-    for batch in whole.batches:
-        if await (await bus.of(batch)).rows(batch, [RunId(run)]):
-            return batch
-    raise InputError(f"no partition of batch {name!r} has a run {run!r}", remedy=f"evalbus status {name}")

@@ -14,6 +14,6 @@ history knows; therefore each claim is about arrivals that are there, and names 
 from __future__ import annotations
 
 from bus.policies.policies import ALL, NAMES, Policies
-from bus.policies.values import Claim, Prevented, Proof, RatePoint
+from bus.policies.values import Claim, Prevented, Proof, RatePoint, together
 
-__all__ = ["ALL", "NAMES", "Claim", "Policies", "Prevented", "Proof", "RatePoint"]
+__all__ = ["ALL", "NAMES", "Claim", "Policies", "Prevented", "Proof", "RatePoint", "together"]

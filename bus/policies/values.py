@@ -6,9 +6,10 @@ happened. What the history cannot decide is a claim of its own, never part of an
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Claim", "Prevented", "Proof", "RatePoint"]
+__all__ = ["Claim", "Prevented", "Proof", "RatePoint", "together"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +60,39 @@ class Prevented:
     """All that the policy looks for, those that count 0 included."""
     rate: tuple[RatePoint, ...]
     """A point wherever the number changes, in the order of time; empty for a policy that changes no number."""
+
+
+def together(parts: Sequence[Sequence[Prevented]]) -> tuple[Prevented, ...]:
+    """Of the partitions of one batch, each with the same policies in the same order: what they say of all its runs.
+
+    A policy counts runs, and a run is in one partition. So claims and their denominators add up; and at any moment the
+    dashboard would have shown the sum of what had arrived in each until then.
+    """
+    return tuple(_joint(same) for same in zip(*parts, strict=True))
+
+
+def _joint(same: Sequence[Prevented]) -> Prevented:
+    claims = tuple(
+        Claim(
+            alike[0].what,
+            sum(one.count for one in alike),
+            sum(one.of for one in alike),
+            alike[0].unit,
+            tuple(proof for one in alike for proof in one.proofs),
+        )
+        for alike in zip(*(one.claims for one in same), strict=True)
+    )
+    return Prevented(same[0].policy, same[0].rule, claims, tuple(_summed([one.rate for one in same])))
+
+
+def _summed(rates: Sequence[Sequence[RatePoint]]) -> Iterator[RatePoint]:
+    """A point wherever one of them has one."""
+    now: dict[int, RatePoint] = {}
+    points = sorted(((point.ms, which, point) for which, rate in enumerate(rates) for point in rate), key=_when)
+    for ms, which, point in points:
+        now[which] = point
+        yield RatePoint(ms, sum(one.passed for one in now.values()), sum(one.counted for one in now.values()))
+
+
+def _when(point: tuple[int, int, RatePoint]) -> int:
+    return point[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,6 @@ from workers.cli.options import ArchivedIn, Artifacts, HomeOption, JsonFile, Pla
 
 if TYPE_CHECKING:
     from bus.connection import Endpoint
-    from bus.replay.replayed import Replayed
     from workers.explaining.reading import Told
     from workers.reporting.gather import Fetched
 
@@ -90,25 +90,32 @@ def import_(
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Put an exported history back into a server, for looking at.
+    """Put an exported history back into a server, for looking at. Of a partitioned batch, that of each partition.
 
     evalbus import nightly.jsonl.zst --home elsewhere
     """
+    from workers.history_files import files_of  # noqa: PLC0415
     from workers.importing import checked, import_on, say  # noqa: PLC0415
 
     quiet_logs()
 
     def go() -> None:
-        with checked(file, plane) as source:
-            with_endpoint(lambda endpoint: import_on(endpoint, source), url, home, only_look=True)  # it asks itself
-            say(source)
+        with ExitStack() as kept:
+            sources = [kept.enter_context(checked(one, plane)) for one in files_of(file)]
+            for source in sources:
+                again = partial(import_on, source=source)
+                with_endpoint(again, url, home, only_look=True)  # it asks itself
+                say(source)
 
     guard(go)
 
 
 def replay(
     history: Annotated[str, typer.Argument(help="A file that `export` wrote ('-': standard input), or a batch.")],
-    head: Annotated[str | None, typer.Option(help="The chain's head, as it was written down elsewhere.")] = None,
+    head: Annotated[
+        list[str] | None,
+        typer.Option(help="The chain's head, as it was written down elsewhere; one for each partition, in order."),
+    ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(help="Also say what this naive policy would have made of it; may be repeated. 'all': each."),
@@ -122,33 +129,47 @@ def replay(
 ) -> None:
     """Derive every decision of a history again, and compare. Exit 5 names the first entry that differs.
 
-    Of a partitioned batch: those of each partition.
+    Of a partitioned batch: the history of each partition, and what they come to together.
 
     evalbus replay nightly.jsonl --policy all --why
     """
-    from workers.history_files import check_other, is_history  # noqa: PLC0415
+    from workers.derived import Derived, joined  # noqa: PLC0415
+    from workers.history_files import check_other, files_of, is_history  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
     from workers.prevented import Watch  # noqa: PLC0415
-    from workers.replaying import batches_of, replay_batch, replay_file, show  # noqa: PLC0415
+    from workers.replaying import (  # noqa: PLC0415
+        batches_of,
+        derive_batch,
+        derive_file,
+        heads_of,
+        show,
+        show_joint,
+    )
 
     quiet_logs()
-
-    def tell(found: Replayed, watch: Watch) -> None:
-        guard(lambda: show(found, console()))
-        guard(lambda: watch.report(found, console()))
-
     watch = guard(lambda: Watch(policy or (), json_file, why=show_why))
+    derived: list[Derived] = []
+
+    def note(one: Derived) -> None:
+        derived.append(one)
+        guard(lambda: show(one.found, console()))
+
     if is_history(history):
         guard(lambda: _only_of_a_batch(archive, history))
         if json_file is not None:
             guard(partial(check_other, history, json_file))
-        tell(guard(lambda: replay_file(history, head, watch.see)), watch)
-        return
-    alone = head is not None or json_file is not None
-    for batch in with_bus(lambda bus: batches_of(bus, batch_name(history), alone=alone), url, home, plane):
-        watch = Watch(policy or (), json_file, why=show_why)
-        again = partial(replay_batch, batch=batch, head=head, watch=watch.see, archive=archive)
-        tell(with_bus(again, url, home, plane), watch)
+        files = guard(lambda: files_of(history))
+        for file, expected in zip(files, guard(lambda: heads_of(head or (), history, len(files))), strict=True):
+            note(guard(partial(derive_file, file, expected, watch.see)))
+    else:
+        batches = with_bus(lambda bus: batches_of(bus, batch_name(history)), url, home, plane)
+        for batch, expected in zip(batches, guard(lambda: heads_of(head or (), history, len(batches))), strict=True):
+            again = partial(derive_batch, batch=batch, head=expected, watch=watch.see, archive=archive)
+            note(with_bus(again, url, home, plane))
+    both = guard(lambda: joined(derived))
+    if both.parts:
+        guard(lambda: show_joint(both, console()))
+    guard(lambda: watch.report(both, console()))
 
 
 def archive(
@@ -277,8 +298,6 @@ def report(
 ) -> None:
     """Write what a batch came to as one page. It needs no network: its number, its holes, and each run.
 
-    Of a partitioned batch, a page for each partition: FILE.p1.html and so on.
-
     evalbus report nightly -o nightly.html
     """
     from workers.files import check_writable  # noqa: PLC0415
@@ -293,9 +312,8 @@ def report(
         _report(batch, output)
     else:
         name = guard(lambda: batch_name(batch))
-        with fetching(output, archive) as fetch:
-            for history, page in with_bus(lambda bus: fetch(bus, name), url, home, plane):
-                _report(history, page)
+        with fetching(archive) as fetch:
+            _report(with_bus(lambda bus: fetch(bus, name), url, home, plane), output)
 
 
 def _report(history: str | Fetched, page: Path) -> None:

@@ -16,8 +16,9 @@ from bus.errors import InputError
 from bus.held_loops import held_loops
 from bus.history import Far, Line, read_history
 from bus.nearest import several_nearest
+from bus.partitions import root_of
 from bus.port import RunState
-from bus.replay.lines import Footer, Lines
+from bus.replay.lines import Footer, Header, Lines
 from bus.replay.rules import Rules
 from bus.types import BatchId, RunId
 from workers.brief import brief
@@ -26,9 +27,8 @@ from workers.explaining.steps import story_of
 from workers.explaining.story import Story
 from workers.exporting import told_lines
 from workers.held_loops import rows_with_held_loops, said_of
-from workers.history_files import LONGEST_LINE, name_of, reading
-from workers.job import info_of
-from workers.whole import part_with
+from workers.history_files import LONGEST_LINE, files_of, name_of, reading
+from workers.job import existing
 
 __all__ = ["Told", "no_such_run", "read_file", "read_server"]
 
@@ -41,6 +41,9 @@ class Told:
     """A story, and what the run's row says of its end: an export has no such words."""
 
     story: Story
+    """As the history tells it that the run is in: of a partition, by that one's name."""
+    batch: str
+    """As its user knows it."""
     detail: str = ""
 
 
@@ -66,15 +69,15 @@ async def read_server(bus: ServerBus, batch: BatchId, run: str, archive: Path | 
 
     `archive`: where the history was archived while the batch ran; what is there is read from there.
     """
-    batch = await part_with(bus, batch, run)
-    info = await info_of(bus, batch)
-    known = await bus.run_ids(batch)
+    whole = await existing(bus, batch)
+    known = {each: part for part in whole.parts for each in await bus.run_ids(part.spec.batch)}
     if run not in known:
         raise no_such_run(batch, run, known)
-    found = _Found(Picker(run))
-    at = await bus.of(batch)
+    info = known[RunId(run)]
+    name, found = info.spec.batch, _Found(Picker(run))
+    at = await bus.of(name)
     if archive is None:
-        async for entry in read_history(at.link, at.keys(batch)):
+        async for entry in read_history(at.link, at.keys(name)):
             for number, part in enumerate(entry.parts, start=1):
                 line_id = f"{entry.id}/{number}" if entry.joint else entry.id
                 found.add(
@@ -85,19 +88,31 @@ async def read_server(bus: ServerBus, batch: BatchId, run: str, archive: Path | 
             said = json.loads(raw)
             del said["chain"]
             found.add(Line(**said))
-    rows = await rows_with_held_loops(bus, batch, [RunId(run)])
+    rows = await rows_with_held_loops(bus, name, [RunId(run)])
     detail = rows[0].detail if rows else ""
-    if rows and rows[0].state is RunState.RUNNING and (held := (await held_loops(at, batch)).get(RunId(run))):
+    if rows and rows[0].state is RunState.RUNNING and (held := (await held_loops(at, name)).get(RunId(run))):
         detail = said_of(held)
-    return Told(story_of(batch, run, found.lines), detail)
+    return Told(story_of(name, run, found.lines), batch, detail)
 
 
 def read_file(file: str | Path, run: str) -> Told:
-    """Of an export; `-` is standard input.
+    """Of an export; `-` is standard input. It finds the run's partition.
 
     Raises InputError for what is no export, a truncated one, one of another release or an unknown run; ViolationError
     for an edited one.
     """
+    known: list[str] = []
+    files = files_of(str(file))
+    for one in files:
+        header, found = _read(one, run)
+        batch = header.batch if len(files) == 1 else root_of(BatchId(header.batch))
+        if run in found.runs:
+            return Told(story_of(header.batch, run, found.lines), batch)
+        known += found.runs
+    raise no_such_run(batch, run, known)
+
+
+def _read(file: str, run: str) -> tuple[Header, _Found]:
     named = name_of(file)
     lines, rules, found = Lines(named), Rules(named), _Found(Picker(run))
     with reading(file) as content:
@@ -109,9 +124,7 @@ def read_file(file: str | Path, run: str) -> Told:
             rules.check(told)
             found.add(Line(told.id, told.fence, told.op, told.verb, told.reason, told.envelope, told.args, told.answer))
         lines.end()
-    if run not in found.runs:
-        raise no_such_run(header.batch, run, found.runs)
-    return Told(story_of(header.batch, run, found.lines))
+    return header, found
 
 
 def no_such_run(batch: str, run: str, known: Iterable[str]) -> InputError:

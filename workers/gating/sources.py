@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from bus.cluster import ServerBus
 from bus.errors import InputError
-from bus.port import BatchStatus
-from bus.replay.lines import Footer, Header
-from bus.replay.replayed import Replay, Replayed
-from bus.replay.telling import Told
 from bus.snapshot import Snapshot
 from bus.types import RunId
-from workers.derived import derived_outcome
+from workers.derived import Derived, Deriving, derived_outcome, joined, snapshot_of
 from workers.gating.snapshot_file import Frozen, freeze, frozen
-from workers.history_files import LONGEST_LINE, name_of, reading
+from workers.history_files import LONGEST_LINE, files_of, name_of, reading
 from workers.job import batch_name, fetched
 from workers.outcome import Outcome
 from workers.ticking import ticking
@@ -75,71 +70,47 @@ async def from_bus(bus: ServerBus, named: str) -> Found:
 
 
 def from_file(named: str) -> Found:
-    """A history, replayed, or a snapshot file. Raises InputError, ViolationError (DiffersError for a history)."""
+    """A history, or all partitions' of a batch, replayed; or a snapshot file.
+
+    Raises InputError, ViolationError (DiffersError for a history).
+    """
     name = name_of(named)
-    with reading(named) as lines:
-        first = lines.readline(LONGEST_LINE)
-        if _begins_a_snapshot(first):
-            one = frozen(first + lines.read(), name)
-            return Found(one.outcome, name, one.suite, one.suite_digest, one.candidate, "", one.gate, one.snapshot)
-        reader = _Reader(name)
-        with ticking("entries") as tick:
-            while first:
-                reader.feed(first)
-                if reader.replay.entries % _TICK == 0:
-                    tick(reader.replay.entries)
-                first = lines.readline(LONGEST_LINE)
-        return reader.found()
+    derived = []
+    for file in files_of(named):
+        with reading(file) as lines:
+            first = lines.readline(LONGEST_LINE)
+            if _begins_a_snapshot(first):
+                one = frozen(first + lines.read(), name)
+                return Found(one.outcome, name, one.suite, one.suite_digest, one.candidate, "", one.gate, one.snapshot)
+            derived.append(_derived(name_of(file), first, lines))
+    return _found(name, joined(derived))
 
 
 def _begins_a_snapshot(line: bytes) -> bool:
     return line.strip() == b"{" or (line.startswith(b"{") and b'"evalbus-snapshot"' in line[:100])
 
 
-class _Reader:
+def _derived(name: str, first: bytes, lines: BinaryIO) -> Derived:
     """One history: derived again, line by line, with what it declared."""
-
-    def __init__(self, name: str) -> None:
-        self.replay = Replay(name)
-        self._name = name
-        self._header: Header | None = None
-        self._spec: Mapping[str, Any] = {}
-
-    def feed(self, raw: bytes) -> None:
-        said = self.replay.feed(raw)
-        if isinstance(said, Header):
-            self._header = said
-        elif isinstance(said, Footer):
-            return
-        elif not self._spec and _declares(said):
-            self._spec = json.loads(said.envelope["spec"])
-
-    def found(self) -> Found:
-        replayed = self.replay.finish()
-        assert self._header is not None, "a history without its first line is none"
-        suite, spec = self._header.suite, self._spec
-        return Found(
-            outcome=derived_outcome(self._header, replayed),
-            name=self._name,
-            suite=str(suite.get("name", "")),
-            suite_digest=str(suite.get("digest", "")),
-            candidate=str(spec.get("candidate", "")),
-            judge=str(spec.get("judge", "")),
-            gate=self._header.policy["gate"],
-            snapshot=_snapshot(self._header, replayed),
-        )
+    deriving, raw = Deriving(name), first
+    with ticking("entries") as tick:
+        while raw:
+            deriving.feed(raw)
+            if deriving.replay.entries % _TICK == 0:
+                tick(deriving.replay.entries)
+            raw = lines.readline(LONGEST_LINE)
+    return deriving.finish()
 
 
-def _declares(told: Told) -> bool:
-    return (told.fence, told.op, told.verb) == ("run", "create", "commit")
-
-
-def _snapshot(header: Header, found: Replayed) -> Snapshot | None:
-    if not BatchStatus(found.status).ended:
-        return None
-    policy = header.policy
-    bins = {name: found.bins.get(name, 0) for name in policy["bins"]}
-    holes = {run: found.holes[run] for run in sorted(found.holes)}
-    return Snapshot(
-        policy["intended"], policy["quorum"], bins, holes, tuple(found.rows[run] for run in sorted(found.rows))
+def _found(name: str, derived: Derived) -> Found:
+    header, declared = derived.header, derived.declared
+    return Found(
+        outcome=derived_outcome(header, derived.found),
+        name=name,
+        suite=str(header.suite.get("name", "")),
+        suite_digest=str(header.suite.get("digest", "")),
+        candidate=str(declared.get("candidate", "")),
+        judge=str(declared.get("judge", "")),
+        gate=header.policy["gate"],
+        snapshot=snapshot_of(header, derived.found),
     )

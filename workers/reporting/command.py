@@ -11,45 +11,25 @@ from typing import Any, TypeAlias
 
 from bus.cluster import ServerBus
 from bus.types import BatchId
-from workers.files import check_writable, writing_whole
+from workers.files import writing_whole
 from workers.history_files import check_other
 from workers.reporting.facts import Facts
 from workers.reporting.gather import Fetched, fetched, gathered
 from workers.reporting.page import write_page
-from workers.whole import whole_of
 
 __all__ = ["Fetch", "fetching", "say", "write_report"]
 
-Fetch: TypeAlias = Callable[[ServerBus, BatchId], Coroutine[Any, Any, list[tuple[Fetched, Path]]]]
+Fetch: TypeAlias = Callable[[ServerBus, BatchId], Coroutine[Any, Any, Fetched]]
 
 
 @contextlib.contextmanager
-def fetching(output: Path, archive: Path | None = None) -> Iterator[Fetch]:
+def fetching(archive: Path | None = None) -> Iterator[Fetch]:
     """What takes a batch from a server, into files that are there until the block ends; see `fetched`.
 
-    It gives each history with the page that is to be made of it: one, or of a partitioned batch one for each partition,
-    `FILE.p1.html` and so on. Only this needs the server: the pages, which may take a minute, are made when the
-    connection is closed.
+    Only this needs the server: the page, which may take a minute, is made when the connection is closed.
     """
     with tempfile.TemporaryDirectory(prefix="evalbus-report-") as directory:
-        yield lambda bus, batch: _fetched(bus, batch, output, Path(directory), archive)
-
-
-async def _fetched(
-    bus: ServerBus, batch: BatchId, output: Path, directory: Path, archive: Path | None
-) -> list[tuple[Fetched, Path]]:
-    whole = await whole_of(bus, batch)
-    if whole is None or not whole.is_partitioned:
-        return [(await fetched(bus, batch, directory, archive), output)]
-    pages = [output.with_name(f"{output.stem}.p{number}{output.suffix}") for number in range(1, len(whole.parts) + 1)]
-    for page in pages:
-        check_writable(page)
-    found = []
-    for part, page in zip(whole.batches, pages, strict=True):
-        own = directory / part
-        own.mkdir()
-        found.append((await fetched(bus, part, own, archive), page))
-    return found
+        yield lambda bus, batch: fetched(bus, batch, Path(directory), archive)
 
 
 def write_report(history: str | Fetched, output: Path) -> Facts:

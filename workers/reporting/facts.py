@@ -17,6 +17,7 @@ __all__ = [
     "MOST_BUCKETS",
     "MOST_SAMPLES",
     "Bucket",
+    "Chain",
     "Event",
     "Facts",
     "Refusal",
@@ -154,6 +155,15 @@ class RunDetail:
 
 
 @dataclass(frozen=True, slots=True)
+class Chain:
+    """The history of one partition."""
+
+    batch: str
+    entries: int
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """One report. An open batch has an `outcome` without a pass rate: what it has is progress."""
 
@@ -165,7 +175,7 @@ class Facts:
     ended_unix_ms: int | None
     """When the batch closed or was given up; None while it is open."""
     head: str
-    """Of the chain over the whole history: who wrote it down elsewhere can compare."""
+    """Of the chain over the whole history: who wrote it down elsewhere can compare. Empty where there are several."""
     entries: int
     """Lines of the export between its first and its last: one for each decision."""
     runs: tuple[RunFacts, ...]
@@ -179,3 +189,5 @@ class Facts:
 
     The times of their rates are Unix times. Of an open batch they have no rates.
     """
+    chains: tuple[Chain, ...] = ()
+    """Of a batch in partitions, theirs; none where there is one, which is `head`."""

@@ -15,31 +15,32 @@ A batch on a server is exported into a file first: so the report is of one momen
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from bus.cluster import ServerBus
 from bus.errors import InputError
 from bus.history import Line
-from bus.policies import ALL, Policies, Prevented
-from bus.port import BatchStatus
+from bus.policies import ALL, Policies, Prevented, together
 from bus.replay.lines import Header
-from bus.replay.replayed import Replay, Replayed
+from bus.replay.replayed import Replayed
 from bus.replay.telling import Told
 from bus.types import BatchId, RunId
-from workers.derived import derived_outcome
+from workers.derived import Derived, Deriving, derived_outcome, joined
 from workers.exporting import export_batch
-from workers.held_loops import rows_with_held_loops
-from workers.history_files import LONGEST_LINE, name_of, reading
+from workers.history_files import LONGEST_LINE, files_of, name_of, reading
+from workers.job import existing
 from workers.reporting.details import detail_of
-from workers.reporting.facts import Facts, RunDetail, Tokens
+from workers.reporting.facts import Chain, Facts, RunDetail, Tokens
 from workers.reporting.index import Index
 from workers.reporting.lives import Lives
 from workers.ticking import ticking
+from workers.whole import counters_of, rows_of
 
 __all__ = ["Beside", "Fetched", "Report", "fetched", "gathered"]
 
@@ -59,49 +60,65 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A history in a file, where it came from, and what else is known of it: for a file that was named, nothing."""
+    """Histories in files, where they came from, and what else is known of them: of files that were named, nothing."""
 
-    file: str | Path
+    files: tuple[str | Path, ...]
+    """One; of a batch in partitions one for each."""
     source: str
     beside: Beside | None
+    sources: tuple[str, ...]
+    """Of each file, as messages name it."""
+    alone: bool
+    """Whether it is the history of a batch, or of one partition for itself."""
+
+    @classmethod
+    def of_files(cls, named: str | Path) -> Fetched:
+        """What a user named; see `workers.history_files.files_of`."""
+        files = files_of(str(named))
+        return cls(tuple(files), name_of(named), None, tuple(name_of(file) for file in files), len(files) == 1)
 
 
 async def fetched(bus: ServerBus, batch: BatchId, directory: Path, archive: Path | None = None) -> Fetched:
-    """Export a batch into a file in `directory`, for `gathered`. Raises InputError when there is none of that name.
+    """Export a batch into files in `directory`, for `gathered`. Raises InputError when there is none of that name.
 
     `archive`: where its history was archived while it ran.
     """
-    file = directory / "history.jsonl"
-    await export_batch(bus, batch, file, archive)
-    counters = await bus.counters(batch)
-    rows = await rows_with_held_loops(bus, batch, await bus.run_ids(batch))
-    said = {row.run: row.detail for row in rows if row.detail}
-    return Fetched(file, f"batch {batch}", Beside(counters.spent, counters.estimated, said))
+    whole = await existing(bus, batch)
+    files = []
+    for part in whole.batches:
+        files.append(directory / f"{part}.jsonl")
+        await export_batch(bus, part, files[-1], archive)
+    counters = await counters_of(bus, whole)
+    said = {one.row.run: one.row.detail for one in await rows_of(bus, whole) if one.row.detail}
+    beside = Beside(counters.spent, counters.estimated, said)
+    sources = tuple(f"batch {part}" for part in whole.batches)
+    return Fetched(tuple(files), f"batch {batch}", beside, sources, not whole.is_partitioned)
 
 
 @dataclass(slots=True)
 class Report:
-    """The facts, and the file that the details are read from, for as long as `gathered` keeps it open."""
+    """The facts, and the files that the details are read from, for as long as `gathered` keeps them open."""
 
     facts: Facts
-    _file: BinaryIO
-    _index: Index
-    _runs: list[str]
+    _readers: list[_Reader]
+    _lives: Lives
     _said: Mapping[RunId, str]
 
     def details(self) -> Iterator[RunDetail]:
-        """Each run's, in the order of `facts.runs`. Raises InputError if the file was changed meanwhile."""
-        before = _state(self._file)
+        """Each run's, in the order of `facts.runs`. Raises InputError if a file was changed meanwhile."""
+        before = [_state(reader.again) for reader in self._readers]
         with ticking("runs") as tick:
-            for number, run in enumerate(self._runs):
+            for number, run in enumerate(self._lives.order):
+                part = self._lives.part_of(run)
+                reader = self._readers[part]
                 try:
-                    if _state(self._file) != before:
-                        raise InputError("was changed while it was read", file=self.facts.source, remedy="ask again")
-                    lines = list(self._index.lines(self._file, run))
+                    if _state(reader.again) != before[part]:
+                        raise InputError("was changed while it was read", file=reader.source, remedy="ask again")
+                    lines = list(reader.index.lines(reader.again, run))
                 except OSError as error:
-                    raise InputError(f"cannot be read: {error.strerror}", file=self.facts.source) from error
+                    raise InputError(f"cannot be read: {error.strerror}", file=reader.source) from error
                 said = self._said.get(RunId(run), "")
-                yield detail_of(self.facts.outcome.batch, run, lines, name=f"run{number}", said=said)
+                yield detail_of(reader.batch, run, lines, name=f"run{number}", said=said)
                 if number % _RUNS_A_TICK == 0:
                     tick(number)
 
@@ -110,26 +127,28 @@ class Report:
 def gathered(history: str | Path | Fetched, policies: Sequence[str] = (ALL,)) -> Iterator[Report]:
     """The report of a history: a file that `export` wrote, `-` for standard input, or a batch that was `fetched`.
 
+    Of partitions, which have a history each, the lines are taken in the order of time.
+
     `policies`: the naive ones that it is compared with, by name; none for no comparison. Raises InputError for what is
     no export or not all of one, DiffersError for a history that is not true.
     """
-    known = history if isinstance(history, Fetched) else Fetched(history, name_of(history), None)
-    reader, beside = _Reader(known.source, policies), known.beside
+    known = history if isinstance(history, Fetched) else Fetched.of_files(history)
     with contextlib.ExitStack() as kept:
-        with reading(known.file) as opened:
-            again, place = _to_be_read_again(opened, kept), opened.tell() if opened.seekable() else 0
-            with ticking("entries") as tick:
-                while raw := opened.readline(LONGEST_LINE):
-                    reader.feed(raw, place)
-                    place += len(raw)
-                    if not opened.seekable():
-                        again.write(raw)
-                    if reader.entries % _LINES_A_TICK == 0:
-                        tick(reader.entries)
-        facts = reader.facts(beside)
-        again.flush()
+        readers = [
+            _Reader(part, file, source, policies, kept)
+            for part, (file, source) in enumerate(zip(known.files, known.sources, strict=True))
+        ]
+        lives = Lives(len(readers))
+        with contextlib.ExitStack() as opened, ticking("entries") as tick:
+            told = [opened.enter_context(contextlib.closing(reader.lines())) for reader in readers]
+            for number, one in enumerate(told[0] if len(told) == 1 else heapq.merge(*told, key=_when)):
+                one.reader.index.add(one.line, lives.take(one.line, one.reader.part), one.place)
+                if number % _LINES_A_TICK == 0:
+                    tick(number)
+        lives.finish()
+        facts = _facts(known, readers, lives)
         # Out of `reading`, which takes any failure for one of its file: what fails from here on is the caller's.
-        yield Report(facts, again, reader.index, reader.lives.order, beside.said if beside is not None else {})
+        yield Report(facts, readers, lives, known.beside.said if known.beside is not None else {})
 
 
 def _to_be_read_again(file: BinaryIO, kept: contextlib.ExitStack) -> BinaryIO:
@@ -144,53 +163,99 @@ def _state(file: BinaryIO) -> tuple[int, int]:
     return state.st_mtime_ns, state.st_size
 
 
+class _Read(NamedTuple):
+    """A line of a history, found true, and where its first byte is in the file. There are millions: see `Told`."""
+
+    at: tuple[int, int]
+    """Its entry's time, by the server's clock in ms, and its number there."""
+    line: Line
+    place: int
+    reader: _Reader
+
+
+def _when(one: _Read) -> tuple[int, int]:
+    return one.at
+
+
 class _Reader:
     """One history, read for the first time."""
 
-    def __init__(self, source: str, policies: Sequence[str]) -> None:
-        self.index, self.lives = Index(), Lives()
-        self._replay, self._policies = Replay(source), Policies(policies)
-        self._header: Header | None = None
+    def __init__(
+        self, part: int, file: str | Path, source: str, policies: Sequence[str], kept: contextlib.ExitStack
+    ) -> None:
+        """`part`: which of the batch's histories it is, from 0. What is read again is closed with `kept`."""
+        self.part, self.source, self.index = part, source, Index()
+        self._file, self._kept = file, kept
+        self._deriving, self._policies = Deriving(source), Policies(policies)
+        self._derived: Derived | None = None
+        self._again: BinaryIO | None = None
 
     @property
-    def entries(self) -> int:
-        return self._replay.entries
+    def derived(self) -> Derived:
+        """What it came to, when all lines were read."""
+        assert self._derived is not None, "it was not read to its end"
+        return self._derived
 
-    def feed(self, raw: bytes, place: int) -> None:
-        said = self._replay.feed(raw)
-        if isinstance(said, Header):
-            self._header = said
-            self._policies.start(said.policy)
-        elif isinstance(said, Told):
-            line = Line(said.id, said.fence, said.op, said.verb, said.reason, said.envelope, said.args, said.answer)
-            self.index.add(line, self.lives.take(line), place)
-            self._policies.feed(said)
+    @property
+    def again(self) -> BinaryIO:
+        """The same bytes, to be read again."""
+        assert self._again is not None, "it was not read"
+        return self._again
 
-    def facts(self, beside: Beside | None) -> Facts:
-        found, lives = self._replay.finish(), self.lives
-        assert self._header is not None, "a history without its first line is none"
-        lives.finish()
-        tokens = _tokens(self._header, found, beside)
-        return Facts(
-            outcome=derived_outcome(
-                self._header, found, beside.said if beside is not None else {}, tokens.estimated or 0
-            ),
-            source=self._replay.source,
-            began_unix_ms=lives.began_unix_ms,
-            ended_unix_ms=lives.ended_unix_ms,
-            head=found.head,
-            entries=found.entries,
-            runs=lives.runs(),
-            refusals=lives.refusals(),
-            timeline=lives.timeline(),
-            tokens=tokens,
-            prevented=self._prevented(is_open=not BatchStatus(found.status).ended),
-        )
+    @property
+    def batch(self) -> str:
+        """Whose it is; a partition's own name."""
+        return self.derived.header.batch
 
-    def _prevented(self, *, is_open: bool) -> tuple[Prevented, ...]:
-        """An open batch has no pass rate, and so none that it could be compared with."""
-        found = self._policies.finish()
-        return tuple(replace(one, rate=()) for one in found) if is_open else found
+    def prevented(self) -> tuple[Prevented, ...]:
+        """What the policies say, when all lines were read."""
+        return self._policies.finish()
+
+    def lines(self) -> Iterator[_Read]:
+        """In order. Raises as `gathered`."""
+        with reading(self._file) as opened:
+            again, place = _to_be_read_again(opened, self._kept), opened.tell() if opened.seekable() else 0
+            self._again = again
+            while raw := opened.readline(LONGEST_LINE):
+                said = self._deriving.feed(raw)
+                if not opened.seekable():
+                    again.write(raw)
+                if isinstance(said, Header):
+                    self._policies.start(said.policy)
+                elif isinstance(said, Told):
+                    self._policies.feed(said)
+                    line = Line(
+                        said.id, said.fence, said.op, said.verb, said.reason, said.envelope, said.args, said.answer
+                    )
+                    ms, _, number = said.entry.partition("-")
+                    yield _Read((int(ms), int(number)), line, place, self)
+                place += len(raw)
+            self._derived = self._deriving.finish()
+        again.flush()
+
+
+def _facts(known: Fetched, readers: Sequence[_Reader], lives: Lives) -> Facts:
+    derived, beside = joined([reader.derived for reader in readers], alone=known.alone), known.beside
+    header, found = derived.header, derived.found
+    tokens = _tokens(header, found, beside)
+    outcome = derived_outcome(header, found, beside.said if beside is not None else {}, tokens.estimated or 0)
+    prevented = together([reader.prevented() for reader in readers])
+    if not outcome.status.ended:  # an open batch has no pass rate, and so none that it could be compared with
+        prevented = tuple(replace(one, rate=()) for one in prevented)
+    return Facts(
+        outcome=outcome,
+        source=known.source,
+        began_unix_ms=lives.began_unix_ms,
+        ended_unix_ms=lives.ended_unix_ms if not derived.parts or outcome.status.ended else None,
+        head=found.head,
+        entries=found.entries,
+        runs=lives.runs(),
+        refusals=lives.refusals(),
+        timeline=lives.timeline(),
+        tokens=tokens,
+        prevented=prevented,
+        chains=tuple(Chain(one.found.batch, one.found.entries, one.found.head) for one in derived.parts),
+    )
 
 
 def _tokens(header: Header, found: Replayed, beside: Beside | None) -> Tokens:

@@ -38,9 +38,10 @@ class _Spent:
 
 @dataclass(slots=True)
 class _Life:
-    """One run so far. `held`: a worker has a live lease of it."""
+    """One run so far. `held`: a worker has a live lease of it. `part`: in which history it is."""
 
     run: str
+    part: int = 0
     state: str = ""
     """Empty for one that was neither admitted nor named a hole: only refused messages speak of it."""
     held: bool = False
@@ -83,29 +84,40 @@ class _Life:
 
 
 class Lives:
-    """Takes a history line by line, in order. Memory grows with the runs and their requests to models."""
+    """Takes a history line by line, in order; those of several partitions side by side, in the order of time.
 
-    def __init__(self) -> None:
-        """Nothing was read."""
+    Memory grows with the runs and their requests to models.
+    """
+
+    def __init__(self, parts: int = 1) -> None:
+        """Nothing was read. `parts`: how many histories there are."""
         self.began_unix_ms = 0
         """Of the first entry; 0 while there was none."""
-        self.ended_unix_ms: int | None = None
-        """Of the entry that closed the batch, or found it below its quorum."""
         self.order: list[str] = []
         """The runs that were admitted or named holes, in that order."""
         self._lives: dict[str, _Life] = {}
         self._owners = Owners()
         self._tally = Tally()
         self._timeline = Timeline()
+        self._parts = parts
+        self._ends: dict[int, int] = {}
+        """Of each history that has ended, when."""
+        self._at = 0
+        """In which history the entry is that is being read."""
         self._entry = ""
         self._lines: list[tuple[Line, str | None]] = []
 
-    def take(self, line: Line) -> str | None:
-        """The next line; answers the run that it is about, if it is about one."""
+    @property
+    def ended_unix_ms(self) -> int | None:
+        """Of the entry that closed the batch, or found it below its quorum; of partitions, the last one's."""
+        return max(self._ends.values()) if len(self._ends) == self._parts else None
+
+    def take(self, line: Line, part: int = 0) -> str | None:
+        """The next line; answers the run that it is about, if it is about one. `part`: in which history, from 0."""
         entry = line.id.partition("/")[0]
-        if entry != self._entry:
+        if entry != self._entry or part != self._at:
             self._end_entry()
-            self._entry = entry
+            self._entry, self._at = entry, part
         owner = self._owners.run_of(line)
         self._lines.append((line, owner))
         return owner
@@ -117,6 +129,10 @@ class Lives:
     def runs(self) -> tuple[RunFacts, ...]:
         """In the order of admission."""
         return tuple(self._lives[run].facts() for run in self.order)
+
+    def part_of(self, run: str) -> int:
+        """In which history a run of `order` is."""
+        return self._lives[run].part
 
     def refusals(self) -> tuple[RefusalGroup, ...]:
         """The most frequent kind first."""
@@ -152,15 +168,16 @@ class Lives:
     def _life(self, run: str) -> _Life:
         life = self._lives.get(run)
         if life is None:
-            life = self._lives[run] = _Life(run)
+            life = self._lives[run] = _Life(run, self._at)
         return life
 
     def _note_batch(self, entry: Entry, ms: int) -> None:
         if entry.command == "restarted" and entry.granted:
             for life in self._lives.values():
-                self._let_go(life, ms)
-        if self.ended_unix_ms is None and any(line.ends_batch for line in entry.lines):
-            self.ended_unix_ms = entry.ms
+                if life.part == self._at:
+                    self._let_go(life, ms)
+        if any(line.ends_batch for line in entry.lines):
+            self._ends.setdefault(self._at, entry.ms)
 
     def _note_run(self, life: _Life, entry: Entry, ms: int) -> None:
         for line in entry.lines:
@@ -183,6 +200,7 @@ class Lives:
 
     def _begin(self, life: _Life, state: str) -> None:
         if not life.state:
+            life.part = self._at
             self.order.append(life.run)
         life.state = state
 

@@ -64,7 +64,8 @@ def _check(facts: Facts) -> str:
         named = shlex.quote(facts.outcome.batch)
     else:
         named = "FILE" if facts.source == "standard input" else shlex.quote(facts.source)
-    return f"evalbus replay {named}" + (f" --head {facts.head}" if facts.outcome.status.ended else "")
+    heads = [chain.head for chain in facts.chains] or [facts.head]
+    return f"evalbus replay {named}" + "".join(f" --head {head}" for head in heads if facts.outcome.status.ended)
 
 
 def _packed(details: Iterable[RunDetail]) -> Iterator[str]:
