@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from shlex import quote
 from typing import Any
 
 import structlog
@@ -44,7 +43,7 @@ from bus.rests import Rests
 from bus.scripts import script
 from bus.streams import claimed, delivered
 from bus.texts import text_of
-from bus.tombstones import Tombstone
+from bus.tombstones import PrunedError, Tombstone
 from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId, RunId, Verb
 from bus.wire import Reply
 
@@ -120,7 +119,7 @@ class RedisBus(CallSteps, ToolSteps):
         )
         if spec is None:
             if tombstone := await self.tombstone(batch):
-                raise InputError(tombstone.line(batch), remedy=f"to look at it: evalbus import {quote(tombstone.file)}")
+                raise PrunedError(batch, tombstone)
             return None
         return BatchInfo(
             BatchSpec.from_json(spec),

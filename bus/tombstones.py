@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from shlex import quote
 
+from bus.errors import InputError
 from bus.types import BatchId, Digest
 
-__all__ = ["Tombstone"]
+__all__ = ["PrunedError", "Tombstone"]
 
 _LEFT, _GONE = "pruning", "pruned"
 
@@ -58,3 +60,21 @@ class Tombstone:
     def proof(self) -> str:
         """By what the archive is known: `head …, snapshot …`."""
         return f"head {self.head}, " + (f"snapshot {self.snapshot_id}" if self.snapshot_id else "no snapshot")
+
+
+class PrunedError(InputError):
+    """A batch that was asked for has gone from the server."""
+
+    def __init__(self, batch: BatchId, tombstone: Tombstone, *, of: BatchId | None = None, rest: bool = False) -> None:
+        """Which, and where its history is. `of`: the batch that it was a partition of; `rest`: others are there yet."""
+        self.batch, self.tombstone = batch, tombstone
+        if of is None:
+            super().__init__(tombstone.line(batch), remedy=f"to look at it: evalbus import {quote(tombstone.file)}")
+        elif rest:
+            problem = f"batch {of!r} was pruned, in part: the history of {batch} is in {tombstone.file}"
+            super().__init__(problem, remedy=f"to go on: evalbus prune {of}")
+        else:
+            # A name that stands for the files of all partitions: see `workers.history_files.files_of`.
+            file = tombstone.file.removesuffix(f"{batch}.jsonl.zst") + f"{of}.jsonl.zst"
+            problem = f"batch {of!r} was pruned: its history is in {file}, a file for each partition"
+            super().__init__(problem, remedy=f"to look at it: evalbus import {quote(file)}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, Field, PlainValidator, PrivateAttr, model_validator
 
 from bus.errors import InputError
+from bus.partitions import MOST_PARTS
 from bus.types import MAX_INT, Digest, RunId
 from workers.cases import Case
 from workers.field_map import FieldMap
@@ -141,7 +142,7 @@ class Suite(Table):
     """Wall time of one run's solver; then it is the hole `solver_timeout`. Waiting for room does not count."""
     budget: Annotated[int, Field(strict=True, ge=1, le=MAX_INT)] | None = None
     """Tokens that the whole batch may spend, prompts and answers; then its runs are the hole `over_budget`."""
-    partitions: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
+    partitions: Annotated[int, Field(strict=True, ge=1, le=MOST_PARTS)] = 1
     """Batches that the runs and the limits are dealt out among: for a cluster, where one primary carries a batch."""
     resume: Literal["fresh", "prefix"] | None = None
     """How a run goes on after its worker died: `prefix` answers it from what was written until then, `fresh` starts a

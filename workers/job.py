@@ -55,7 +55,7 @@ from workers.strays import Strays
 from workers.suite import Suite, load_suite
 from workers.tools.tables import tool_limits
 from workers.trees import ignored
-from workers.whole import Closing, Whole, closing_of, counters_of, whole_of
+from workers.whole import Closing, Whole, closing_of, counters_of, whole_of, wholes
 
 __all__ = ["Fetched", "JobOptions", "batch_name", "fetch_outcome", "fetched", "info_of", "log_directory", "run_job"]
 
@@ -225,7 +225,9 @@ async def info_of(bus: ServerBus, batch: BatchId) -> BatchInfo:
 
 
 async def _no_such_batch(bus: ServerBus, batch: BatchId) -> str:
-    known = sorted(str(name) for name in await bus.all_batches())
+    there = await bus.all_batches()
+    gone = {root_of(name) for name, at in there.items() if at is BatchStatus.PRUNED}
+    known = sorted({*gone, *(one.name for one in await wholes(bus, there))})
     near = several_nearest(batch, known, 3)
     if near:
         return f"no batch {batch!r} on this server; did you mean {', '.join(near)}?"

@@ -17,7 +17,7 @@ archived again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,8 @@ from bus.archived import ArchivedError, standing_of
 from bus.cluster import ServerBus, open_bus
 from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ViolationError
-from bus.port import BatchInfo, Runtime
+from bus.partitions import is_part_of, root_of
+from bus.port import BatchInfo, BatchStatus, Runtime
 from bus.redis_bus import RedisBus
 from bus.retiring import clear, retire
 from bus.rights import COMMANDS, PRUNING
@@ -36,7 +37,7 @@ from workers.archiving import archive, directory_of_its_own
 from workers.job import batch_name, info_of
 from workers.keeping import Ended, Rule, kept, parse_rule
 from workers.segments import SegmentFiles
-from workers.whole import whole_of
+from workers.whole import Whole, whole_of, wholes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,9 +125,13 @@ async def _prune_all(bus: ServerBus, plan: Plan, directory: Path, console: Conso
         await _clear(bus, retired)  # those that were done before this one could not be
         raise
     removed = await _clear(bus, retired)
-    pruned = len(retired) - len(plan.left)
-    stayed = len(plan.kept) + len(plan.batches) - pruned
-    _say(console, f"{pruned} pruned, {stayed} kept, {removed:,} keys deleted")
+    asked = {_known_as(info) for info in plan.batches}
+    stayed = {_known_as(info) for info in plan.batches if info.spec.batch not in retired}
+    _say(console, f"{len(asked - stayed)} pruned, {len(plan.kept) + len(stayed)} kept, {removed:,} keys deleted")
+
+
+def _known_as(info: BatchInfo) -> BatchId:
+    return info.spec.batch if info.spec.part is None else root_of(info.spec.batch)
 
 
 async def _clear(bus: ServerBus, retired: Mapping[BatchId, Tombstone]) -> int:
@@ -176,17 +181,37 @@ async def make_plan(bus: ServerBus, names: Sequence[BatchId], rules: Sequence[Ru
     if names:
         found = [await _may_go(bus, name, sources) for name in dict.fromkeys(names) if name not in tombstones]
         return Plan(tuple(found), left, ())
-    ended = [one for name, at in (await bus.all_batches()).items() if at.ended for one in await _ended(bus, name)]
-    stay = kept(rules, ended, await _now_ms(bus, ended)) | sources.keys()
-    oldest_first = sorted(ended, key=lambda one: (one.at_ms, one.name))
-    going = [await info_of(bus, one.name) for one in oldest_first if one.name not in stay]
-    return Plan(tuple(going), left, tuple(one.name for one in oldest_first if one.name in stay))
+    batches = {one.name: one for one in await _ended_ones(bus)}
+    ended = [when for one in batches.values() if (when := await _ended(bus, one)) is not None]
+    in_use = {one.name for one in batches.values() if not sources.keys().isdisjoint(one.batches)}
+    stay = kept(rules, ended, await _now_ms(bus, batches.values())) | in_use
+    oldest_first = [one.name for one in sorted(ended, key=lambda one: (one.at_ms, one.name))]
+    going = [info for name in oldest_first if name not in stay for info in batches[name].parts]
+    return Plan(tuple(going), left, tuple(name for name in oldest_first if name in stay))
 
 
 async def _named(bus: ServerBus, name: BatchId, tombstones: Collection[BatchId]) -> list[BatchId]:
-    """The batch, or all the partitions that there are under its name."""
-    whole = None if name in tombstones else await whole_of(bus, name)
-    return [name] if whole is None else whole.batches
+    """The batch, or all the partitions that there are under its name, those too that an interrupted prune has done."""
+    gone = [one for one in tombstones if one != name and root_of(one) == name]
+    if name in tombstones:
+        return [name]
+    if not gone:
+        whole = await whole_of(bus, name)
+        return [name] if whole is None else whole.batches
+    alike = [one for one in await bus.all_batches() if one != name and is_part_of(one, name) and one not in gone]
+    there = [await bus.info(one) for one in alike]
+    return [*gone, *(info.spec.batch for info in there if info is not None and info.spec.part is not None)]
+
+
+async def _ended_ones(bus: ServerBus) -> list[Whole]:
+    """The batches that have ended, with all of their partitions, and those that were imported to be looked at."""
+    known = await bus.all_batches()
+    there = await wholes(bus, [name for name, at in known.items() if at is not BatchStatus.PRUNED])
+    return [
+        one
+        for one in there
+        if all(known[name].ended for name in one.batches) and (one.info.imported or len(one.parts) == one.of)
+    ]
 
 
 async def _may_go(bus: ServerBus, name: BatchId, sources: dict[BatchId, BatchId]) -> BatchInfo:
@@ -217,19 +242,22 @@ async def _sources(bus: ServerBus) -> dict[BatchId, BatchId]:
     return found
 
 
-async def _ended(bus: ServerBus, name: BatchId) -> list[Ended]:
-    """The batch, and when it had its last entry; none when it has been pruned since."""
-    one = await bus.of(name)
-    newest = await one.link.command("XREVRANGE", one.keys(name).history, "+", "-", "COUNT", 1)
-    return [Ended(name, int(entry.partition(b"-")[0])) for entry, _ in newest]
+async def _ended(bus: ServerBus, whole: Whole) -> Ended | None:
+    """The batch, and when it had its last entry; None when it has been pruned since."""
+    newest: list[int] = []
+    for name in whole.batches:
+        one = await bus.of(name)
+        found = await one.link.command("XREVRANGE", one.keys(name).history, "+", "-", "COUNT", 1)
+        newest += [int(entry.partition(b"-")[0]) for entry, _ in found]
+    return Ended(whole.name, max(newest)) if newest else None
 
 
-async def _now_ms(bus: ServerBus, ended: Sequence[Ended]) -> int:
+async def _now_ms(bus: ServerBus, ended: Iterable[Whole]) -> int:
     """By the clock of a server that has one of them; none are of any age."""
-    if not ended:
-        return 0
-    seconds, micros = await (await bus.of(ended[0].name)).link.command("TIME")
-    return int(seconds) * 1_000 + int(micros) // 1_000
+    for one in ended:
+        seconds, micros = await (await bus.of(one.batches[0])).link.command("TIME")
+        return int(seconds) * 1_000 + int(micros) // 1_000
+    return 0
 
 
 # --- one batch --------------------------------------------------------------------------------------------

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bus.cluster import ServerBus
-from bus.errors import InputError
 from bus.held_loops import HeldLoop, held_loops
-from bus.partitions import root_of
 from bus.port import BatchStatus, Counters, IntentState, RunRow, RunState
 from bus.server import ServerStatus
 from bus.types import BatchId
@@ -15,7 +13,7 @@ from workers.held_loops import said_of
 from workers.job import batch_name, fetch_outcome
 from workers.outcome import render
 from workers.rests import rests_of
-from workers.whole import Whole, counters_of, parked_in, rows_of, whole_of
+from workers.whole import Whole, counters_of, parked_in, rows_of, whole_of, wholes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,19 +33,16 @@ _DOUBTS = {
 
 async def show_all(bus: ServerBus, console: Console) -> None:
     """A line a batch, in columns; never cut, so that a name can be copied. Pruned ones are shown when asked for."""
-    known = {name: at for name, at in (await bus.all_batches()).items() if at is not BatchStatus.PRUNED}
+    known = [name for name, at in (await bus.all_batches()).items() if at is not BatchStatus.PRUNED]
     titles = ["batch", "state", "runs", "admitted", "running", "sealed", "scored", "holes", "refused"]
     lines = [titles]
-    for name in sorted({name if root_of(name) in known else await _shown_as(bus, name) for name in known}):
-        whole = await whole_of(bus, name)
-        if whole is None:  # pruned meanwhile
-            continue
+    for whole in await wholes(bus, known):
         counts = await counters_of(bus, whole)
         numbers = (
             counts.intended, counts.admitted, counts.running, counts.sealed + counts.scoring, counts.scored,
             counts.holes, sum(counts.refusals.values()),
         )  # fmt: skip
-        lines.append([name, counts.status.value, *map(str, numbers)])
+        lines.append([whole.name, counts.status.value, *map(str, numbers)])
     await _show_rests(bus, console)
     if len(lines) == 1:
         console.print("no batches on this server", markup=False)
@@ -97,15 +92,6 @@ async def _show_rests(bus: ServerBus, console: Console) -> None:
     """Who takes nothing now, and why: what waits may wait for them."""
     for one in await rests_of(bus):
         console.print(f"resting    {one.line}", soft_wrap=True, markup=False)
-
-
-async def _shown_as(bus: ServerBus, name: BatchId) -> BatchId:
-    """A partition is not shown by itself, but as what it is one of; unless others of that were pruned."""
-    try:
-        whole = await whole_of(bus, root_of(name))
-    except InputError:
-        return name
-    return name if whole is None or name not in whole.batches else root_of(name)
 
 
 def _show_parts(whole: Whole, console: Console) -> None:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bus.errors import ViolationError
-from bus.partitions import added, part_name, put_back, whole_spec
+from bus.partitions import MOST_PARTS, added, part_name, put_back, root_of, whole_spec
 from bus.port import BatchInfo, BatchSpec, BatchStatus, Counters, RunRow
 from bus.redis_bus import RedisBus
 from bus.snapshot import Snapshot
+from bus.tombstones import PrunedError
 from bus.types import BatchId, RunId
 from workers.held_loops import rows_with_held_loops
 
-__all__ = ["Closing", "Placed", "Whole", "closing_of", "counters_of", "parked_in", "rows_of", "whole_of"]
+__all__ = [
+    "Closing",
+    "Placed",
+    "Whole",
+    "closing_of",
+    "counters_in",
+    "counters_of",
+    "parked_in",
+    "rows_of",
+    "together",
+    "whole_of",
+    "wholes",
+]
 
 
 class _Looking(Protocol):
@@ -56,6 +70,11 @@ class Whole:
         return self.parts[0].spec.part is not None
 
     @property
+    def name(self) -> BatchId:
+        """By which its user knows it."""
+        return self.info.spec.batch
+
+    @property
     def has_ended(self) -> bool:
         """Whether all of it has."""
         return len(self.parts) == self.of and all(one.status.ended for one in self.parts)
@@ -64,16 +83,19 @@ class Whole:
 async def whole_of(bus: _Looking, name: BatchId) -> Whole | None:
     """What is there under a name; None when there is nothing. A partition's own name means that partition alone.
 
-    Raises InputError for what was pruned.
+    Raises PrunedError for what was pruned, be it a partition.
     """
     info = await bus.info(name)
     if info is not None:
         return Whole(info, (info,), 1)
-    first = await bus.info(part_name(name, 1))
-    if first is None or first.spec.part is None:
-        return None
-    of = first.spec.part.of
-    rest = [await bus.info(part_name(name, number)) for number in range(2, of + 1)]
+    try:
+        first = await bus.info(part_name(name, 1))
+        if first is None or first.spec.part is None:
+            return None
+        of = first.spec.part.of
+        rest = [await bus.info(part_name(name, number)) for number in range(2, of + 1)]
+    except PrunedError as gone:
+        raise await _pruned(bus, name, gone) from None
     parts = (first, *(one for one in rest if one is not None))
     ended = len(parts) == of and all(one.status.ended for one in parts)
     root = replace(
@@ -82,9 +104,48 @@ async def whole_of(bus: _Looking, name: BatchId) -> Whole | None:
     return Whole(root, parts, of)
 
 
+async def _pruned(bus: _Looking, name: BatchId, gone: PrunedError) -> PrunedError:
+    """What is said of a batch of which a partition has gone: by its own name, and whether others are there yet."""
+    for number in range(1, MOST_PARTS + 1):
+        try:
+            if (left := await bus.info(part_name(name, number))) is not None and left.spec.part is not None:
+                return PrunedError(gone.batch, gone.tombstone, of=name, rest=True)
+        except PrunedError:
+            continue
+        break
+    return PrunedError(gone.batch, gone.tombstone, of=name)
+
+
+async def wholes(bus: _Looking, names: Collection[BatchId]) -> list[Whole]:
+    """What batches of these names are to their user: partitions together, under the name that they have in common.
+
+    A partition of which others were pruned stands by itself, and what was pruned is none of them.
+    """
+    found, rest = [], set(names)
+    for root in sorted({root_of(name) for name in names}):
+        with suppress(PrunedError):
+            if (whole := await whole_of(bus, root)) is not None:
+                found.append(whole)
+                rest -= {*whole.batches}
+    for name in sorted(rest):  # it is only called like a partition, or the others are gone
+        with suppress(PrunedError):
+            if (whole := await whole_of(bus, name)) is not None:
+                found.append(whole)
+    return sorted(found, key=lambda whole: whole.info.spec.batch)
+
+
 async def counters_of(bus: _Reading, whole: Whole) -> Counters:
     """Progress, of all parts together."""
-    found = [await bus.counters(batch) for batch in whole.batches]
+    return together(whole, await counters_in(bus, whole))
+
+
+async def counters_in(bus: _Reading, whole: Whole) -> list[Counters]:
+    """Progress in each of `whole.parts`."""
+    return [await bus.counters(batch) for batch in whole.batches]
+
+
+def together(whole: Whole, found: Sequence[Counters]) -> Counters:
+    """Of what was counted in each part, the whole's."""
     return added(whole.info.spec, found, whole.of) if whole.is_partitioned else found[0]
 
 
