@@ -8,6 +8,7 @@ ended needs them all, in pieces, and once.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +16,18 @@ from typing import Final
 
 from bus.archived import began_ms
 from bus.cluster import ServerBus
-from bus.errors import InputError, ReplyError
-from bus.port import BatchInfo, BatchStatus, Counters, Group, IntentState, RunRow, RunState
+from bus.errors import ReplyError
+from bus.partitions import root_of
+from bus.port import BatchSpec, BatchStatus, Counters, Group, IntentState, RunRow, RunState
 from bus.replies import pairs_of
 from bus.types import BatchId, RunId
 from workers.brief import brief
-from workers.job import fetch_outcome, info_of
+from workers.job import existing, fetch_outcome
 from workers.outcome import Outcome
 from workers.progress import Glance, Pace
-from workers.watching.tail import Tail
-from workers.watching.view import Brief, Doubt, Hold, View, state_of
+from workers.watching.tail import Tail, newest
+from workers.watching.view import Brief, Doubt, Hold, Partition, View, state_of
+from workers.whole import Whole, counters_in, counters_of, together, wholes
 
 __all__ = ["Watcher"]
 
@@ -58,18 +61,32 @@ class _Crowd:
 class _Watched:
     """What is remembered of a batch from one look to the next."""
 
-    def __init__(self, info: BatchInfo, tail: Tail) -> None:
-        self.info = info
+    def __init__(self, whole: Whole) -> None:
+        self.whole = whole
         self.pace = Pace()
-        self.tail = tail
+        self.tails: dict[BatchId, Tail] = {}
+        """One for each history that the batch has."""
         self.crowd = _Crowd()
         self.crowd_until = float("-inf")
         self.outcome: Outcome | None = None
 
+    @property
+    def began_ms(self) -> int:
+        """When the first of its partitions was declared; 0 where their histories are gone."""
+        return min((tail.began_ms for tail in self.tails.values() if tail.began_ms), default=0)
+
+    def is_of(self, whole: Whole) -> bool:
+        """Whether it is this batch, and none that had its name before the server was emptied."""
+        lives = {one.spec.batch: one.incarnation for one in whole.parts}
+        return all(lives.get(one.spec.batch) == one.incarnation for one in self.whole.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    line: Brief
+    """What is listed for names that may be partitions of one batch."""
+
+    names: tuple[BatchId, ...]
+    lines: tuple[Brief, ...]
     until: float
 
 
@@ -90,85 +107,93 @@ class Watcher:
 
     async def check(self, batch: BatchId) -> None:
         """Raises InputError, with the nearest names, when there is no batch of that name."""
-        await info_of(self._bus, batch)
+        await existing(self._bus, batch)
 
     async def briefs(self) -> tuple[Brief, ...]:
-        """Every batch of the plane: the open ones first, each kind newest first."""
+        """Every batch of the plane, one in partitions as one: the open ones first, each kind newest first."""
         now = asyncio.get_running_loop().time()
-        names = [name for name, at in (await self._bus.all_batches()).items() if at is not BatchStatus.PRUNED]
-        for gone in self._listed.keys() - set(names):
-            del self._listed[gone]
-            self._watched.pop(gone, None)
-        for name in names:
-            known = self._listed.get(name)
-            if known is None or now >= known.until:
-                try:
-                    info = await info_of(self._bus, name)
-                except InputError:  # it was pruned a moment ago
-                    self._listed.pop(name, None)
-                    continue
-                line = await self._brief(await self._seen(info), name, now)
-                self._listed[name] = _Listed(line, now if line.open else now + _ENDED_EVERY)
-        lines = [listed.line for listed in self._listed.values()]
-        return tuple(sorted(lines, key=lambda line: (not line.open, -line.began_ms, line.batch)))
+        alike: dict[BatchId, list[BatchId]] = {}
+        for name, at in sorted((await self._bus.all_batches()).items()):
+            if at is not BatchStatus.PRUNED:
+                alike.setdefault(root_of(name), []).append(name)
+        for gone in self._listed.keys() - alike.keys():
+            for line in self._listed.pop(gone).lines:
+                self._watched.pop(line.batch, None)
+        for root, names in alike.items():
+            known = self._listed.get(root)
+            if known is None or now >= known.until or known.names != tuple(names):
+                lines = tuple([await self._brief(await self._seen(one), now) for one in await wholes(self._bus, names)])
+                until = now if any(line.open for line in lines) else now + _ENDED_EVERY
+                self._listed[root] = _Listed(tuple(names), lines, until)
+        found = [line for listed in self._listed.values() for line in listed.lines]
+        return tuple(sorted(found, key=lambda line: (not line.open, -line.began_ms, line.batch)))
 
     async def view(self, batch: BatchId) -> View:
         """One batch in full. Raises InputError, with the nearest names, when there is none of that name."""
         now = asyncio.get_running_loop().time()
         known = self._watched.get(batch)
         if known is None or now >= known.crowd_until:
-            seen = await self._seen(await info_of(self._bus, batch))
+            seen = await self._seen(await existing(self._bus, batch))
         else:
             seen = known
-        counters = await self._bus.counters(batch)
+        counted = await counters_in(self._bus, seen.whole)
+        counters = together(seen.whole, counted)
         if counters.status.ended:
             seen.crowd = _Crowd(doubts=seen.crowd.doubts if counters.effects_open else ())
             if seen.outcome is None:
                 seen.outcome = await fetch_outcome(self._bus, batch)
         elif now >= seen.crowd_until:
-            seen.crowd = await self._crowd(batch, counters)
+            seen.crowd = await self._crowd(seen.whole, counted)
             seen.crowd_until = now + _ROWS_EVERY
-        at_ms = await self._server_ms(batch)
-        await seen.tail.advance(at_ms)
+        at_ms = 0
+        for name, tail in seen.tails.items():
+            at_ms = max(at_ms, here := await self._server_ms(name))
+            await tail.advance(here)
+        tails = list(seen.tails.values())
+        since_ms = max(tail.since_ms for tail in tails)
         speed = _pace(seen.pace, counters, now)
-        crowd = seen.crowd
+        crowd, info = seen.crowd, seen.whole.info
         workers, scorers = (len({one.who for one in crowd.holds if one.scoring is kind}) for kind in (False, True))
         return View(
-            spec=seen.info.spec,
-            plane=seen.info.plane,
-            imported=bool(seen.info.imported),
+            spec=info.spec,
+            plane=info.plane,
+            imported=bool(info.imported),
             at_ms=at_ms,
-            began_ms=seen.tail.began_ms,
+            began_ms=seen.began_ms,
             counters=counters,
+            partitions=_partitions(seen.whole, counted),
             glance=Glance.of(counters, workers, scorers, speed.left),
             rate=speed.per_minute,
             holds=crowd.holds,
             holds_left_out=crowd.left_out,
             doubts=crowd.doubts,
-            refusals=seen.tail.refusals,
-            refusals_since_ms=seen.tail.since_ms,
-            archive="" if self.archive is not None else seen.tail.archive,
+            refusals=newest([tail.refusals for tail in tails], since_ms),
+            refusals_since_ms=since_ms,
+            archive="" if self.archive is not None else ", ".join(dict.fromkeys(t.archive for t in tails if t.archive)),
             outcome=seen.outcome if counters.status.ended else None,
         )
 
-    async def _seen(self, info: BatchInfo) -> _Watched:
-        """What is remembered of this batch, and nothing of one that had its name before the server was emptied."""
-        batch = info.spec.batch
-        known = self._watched.get(batch)
-        if known is None or known.info.incarnation != info.incarnation:
-            one = await self._bus.of(batch)
-            self._watched[batch] = known = _Watched(info, Tail(one.link, one.keys(batch)))
-        known.info = info
+    async def _seen(self, whole: Whole) -> _Watched:
+        """What is remembered of this batch."""
+        known = self._watched.get(whole.name)
+        if known is None or not known.is_of(whole):
+            self._watched[whole.name] = known = _Watched(whole)
+        known.whole = whole
+        for name in whole.batches:
+            if name not in known.tails:
+                one = await self._bus.of(name)
+                known.tails[name] = Tail(one.link, one.keys(name), name if whole.is_partitioned else None)
         return known
 
-    async def _brief(self, seen: _Watched, batch: BatchId, now: float) -> Brief:
-        counters = await self._bus.counters(batch)
-        if not seen.tail.began_ms:
-            one = await self._bus.of(batch)
-            seen.tail.began_ms = await began_ms(one.link, one.keys(batch))
+    async def _brief(self, seen: _Watched, now: float) -> Brief:
+        counters = await counters_of(self._bus, seen.whole)
+        for name, tail in seen.tails.items():
+            if not tail.began_ms:
+                one = await self._bus.of(name)
+                tail.began_ms = await began_ms(one.link, one.keys(name))
         speed = _pace(seen.pace, counters, now)
         return Brief(
-            batch=batch,
+            batch=seen.whole.name,
             state=state_of(counters),
             intended=counters.intended,
             ended=counters.scored + counters.holes,
@@ -176,7 +201,7 @@ class Watcher:
             scoring=counters.sealed + counters.scoring,
             holes=counters.holes,
             refused=sum(counters.refusals.values()),
-            began_ms=seen.tail.began_ms,
+            began_ms=seen.began_ms,
             rate=speed.per_minute,
             seconds_left=speed.left,
         )
@@ -185,22 +210,29 @@ class Watcher:
         seconds, micros = await (await self._bus.of(batch)).link.command("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
-    async def _crowd(self, batch: BatchId, counters: Counters) -> _Crowd:
+    async def _crowd(self, whole: Whole, counted: Sequence[Counters]) -> _Crowd:
         holds: list[Hold] = []
-        for group, state in ((Group.WORKER, RunState.RUNNING), (Group.SCORER, RunState.SCORING)):
-            pending = {one.run: one.silent_ms for one in await self._pending(batch, group)}
-            rows = await self._bus.rows(batch, list(pending))
-            holds += [_hold(row, pending[row.run]) for row in rows if row.state is state]
-        doubts = await self._doubts(batch, [hold.run for hold in holds]) if counters.effects_open else []
-        left_out = max(0, counters.running + counters.scoring - len(holds))
-        return _Crowd(tuple(sorted(holds, key=lambda one: (one.scoring, one.who, one.run))), left_out, tuple(doubts))
+        doubts: list[Doubt] = []
+        most = math.ceil(_HOLDS / len(whole.parts))
+        for batch, counters in zip(whole.batches, counted, strict=True):
+            found: list[Hold] = []
+            for group, state in ((Group.WORKER, RunState.RUNNING), (Group.SCORER, RunState.SCORING)):
+                pending = {one.run: one.silent_ms for one in await self._pending(batch, group, most)}
+                rows = await self._bus.rows(batch, list(pending))
+                found += [_hold(row, pending[row.run]) for row in rows if row.state is state]
+            if counters.effects_open and len(doubts) < _DOUBTS:
+                doubts += await self._doubts(batch, [hold.run for hold in found])
+            holds += found
+        left_out = max(0, sum(one.running + one.scoring for one in counted) - len(holds))
+        holds.sort(key=lambda one: (one.scoring, one.who, one.run))
+        return _Crowd(tuple(holds), left_out, tuple(doubts[:_DOUBTS]))
 
-    async def _pending(self, batch: BatchId, group: Group) -> list[_Pending]:
+    async def _pending(self, batch: BatchId, group: Group, most: int) -> list[_Pending]:
         """Messages that were delivered and not acknowledged, with the time since their owner last said a word."""
         one = await self._bus.of(batch)
         stream, link = one.keys(batch).stream(group.stream), one.link
         try:
-            found = await link.command("XPENDING", stream, group.on_server, "-", "+", _HOLDS)
+            found = await link.command("XPENDING", stream, group.on_server, "-", "+", most)
         except ReplyError as error:
             if error.code == "NOGROUP":  # nobody ever read it, or it was imported to be looked at
                 return []
@@ -221,6 +253,21 @@ class Watcher:
                 if len(doubts) == _DOUBTS:
                     return doubts
         return doubts
+
+
+def _partitions(whole: Whole, counted: Sequence[Counters]) -> tuple[Partition, ...]:
+    """How each stands; none for a batch that is whole."""
+    if not whole.is_partitioned:
+        return ()
+    return tuple(
+        Partition(one.spec.batch, counters.status.ended, _is_spent(one.spec, counters))
+        for one, counters in zip(whole.parts, counted, strict=True)
+    )
+
+
+def _is_spent(spec: BatchSpec, counters: Counters) -> bool:
+    budget = spec.limits.get("budget")
+    return budget is not None and counters.spent + counters.reserved >= int(budget)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,8 +72,8 @@ class Site:
         title, *words = explained(told.story, told.detail)
         picture = svg.draw(told.story, styled=False)  # it escapes by itself
         return _render(
-            "run.html", site=self, story=told.story, title=title, words=words, picture=picture,
-            path=batch_path(told.story.batch),
+            "run.html", site=self, story=told.story, batch=told.batch, title=title, words=words, picture=picture,
+            path=batch_path(told.batch),
         )  # fmt: skip
 
     def problem(self, title: str, said: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from bus.cluster import ServerBus
 from bus.errors import InputError
 from bus.types import BatchId
-from workers.job import info_of
+from workers.job import existing
 
 __all__ = ["Made", "Reports"]
 
@@ -33,15 +33,16 @@ class Reports:
     def __init__(self, bus: ServerBus, directory: Path, archive: Path | None = None) -> None:
         """`directory` is the caller's, and goes away with it. `archive`: as for `Watcher`."""
         self._bus, self._directory, self._archive = bus, directory, archive
-        self._made: dict[tuple[BatchId, str], Made] = {}
+        self._made: dict[tuple[str, ...], Made] = {}
         self._making = asyncio.Lock()
 
     async def of(self, batch: BatchId) -> Made:
         """Raises InputError for an unknown or open batch, ViolationError when its history is not true."""
-        info = await info_of(self._bus, batch)
-        if not info.status.ended:
+        whole = await existing(self._bus, batch)
+        if not whole.has_ended:
             raise InputError(f"batch {batch!r} is open: its report is made when it has ended")
-        life = (batch, info.incarnation)  # a name may be used again, once its first batch was pruned
+        # A name may be used again, once its first batch was pruned.
+        life = (batch, *(one.incarnation for one in whole.parts))
         async with self._making:
             if life not in self._made:
                 self._made[life] = await self._make(batch, self._directory / str(len(self._made)))

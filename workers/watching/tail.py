@@ -17,13 +17,13 @@ from bus.entries import Entries
 from bus.keys import BatchKeys
 from bus.link import Link
 from bus.recorded import Recorded
-from bus.types import EntryId
+from bus.types import BatchId, EntryId
 from bus.wire import Reply
 from workers.brief import brief
 from workers.explaining.reasons import why_refused
 from workers.watching.view import Refusal
 
-__all__ = ["Tail"]
+__all__ = ["Tail", "newest"]
 
 _PAGE: Final = 500  # entries in one read
 _PAGES: Final = 4  # reads in one look
@@ -34,12 +34,21 @@ _ROOM: Final = ("backpressure", "bound_full", "capacity")
 """Reasons that only say "not yet": whoever asks for room is told so again and again, and would hide all the others."""
 
 
+def newest(found: Sequence[Sequence[Refusal]], since_ms: int) -> tuple[Refusal, ...]:
+    """Of what tails have found, each its newest first, the newest of all; `since_ms`: from when on none is missing."""
+    if len(found) == 1:
+        return tuple(found[0])
+    merged = sorted((one for each in found for one in each if one.ms >= since_ms), key=lambda one: -one.ms)
+    return tuple(merged[:_KEPT])
+
+
 class Tail:
     """The end of one batch's history, from the first look on."""
 
-    def __init__(self, link: Link, keys: BatchKeys) -> None:
-        """Reads nothing yet."""
+    def __init__(self, link: Link, keys: BatchKeys, partition: BatchId | None = None) -> None:
+        """Reads nothing yet. `partition`: whose history it is, where the batch has several."""
         self._link, self._keys, self._history = link, keys, keys.history
+        self._partition = partition or ""
         self._entries = Entries(link, keys)
         self._after = ""
         self._found: deque[Refusal] = deque(maxlen=_KEPT)
@@ -105,7 +114,7 @@ class Tail:
     async def _take(self, entries: Sequence[Reply]) -> None:
         for entry in await self._entries.read(entries):
             self._after = f"({entry.id}"
-            if (refusal := _refusal(entry)) is not None:
+            if (refusal := _refusal(entry, self._partition)) is not None:
                 self._found.append(refusal)
 
 
@@ -113,7 +122,7 @@ def _ms(entry: Reply) -> int:
     return int(entry[0].partition(b"-")[0])
 
 
-def _refusal(entry: Recorded) -> Refusal | None:
+def _refusal(entry: Recorded, partition: str) -> Refusal | None:
     """What an entry refused, if it did."""
     refused = next((part for part in entry.parts if part.verb in _REFUSED), None)
     if refused is None or refused.reason in _ROOM:
@@ -121,6 +130,7 @@ def _refusal(entry: Recorded) -> Refusal | None:
     reason = refused.reason or ""
     return Refusal(
         entry=entry.id,
+        partition=partition,
         ms=int(entry.id.partition("-")[0]),
         run=brief(str(entry.envelope.get("run") or ""), 200),
         who=_who(entry.envelope),

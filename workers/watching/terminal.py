@@ -97,6 +97,7 @@ def about(view: View) -> Text:
     """Which batch, and where it stands."""
     text = Text.assemble((view.batch, "bold"), "  ", (view.state, _STATES.get(view.state, "")))
     text.append(f"  suite {view.spec.suite}", style="dim")
+    text.append(f" · {view.in_partitions}" if view.in_partitions else "", style="dim")
     if view.began_ms:
         text.append(f" · declared {date(view.began_ms)} UTC", style="dim")
     return text
@@ -227,7 +228,7 @@ def refusal_rows(view: View) -> list[Row]:
     """The latest refusals. A row's key begins with its run, on a line of its own."""
     return [
         Row(
-            f"{one.run}\n{one.entry}",
+            f"{one.run}\n{one.partition} {one.entry}",
             (
                 Text(clock(one.ms), style="dim"),
                 Text(one.run),

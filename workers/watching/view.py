@@ -20,6 +20,7 @@ __all__ = [
     "Brief",
     "Doubt",
     "Hold",
+    "Partition",
     "Refusal",
     "Share",
     "View",
@@ -87,6 +88,9 @@ class Refusal:
     """One refused step of the history. `by` is the operation that refused, `words` say the reason plainly."""
 
     entry: str
+    """Its id in the history."""
+    partition: str
+    """Whose history that is; empty where the batch has one."""
     ms: int
     """By the server's clock, since 1970."""
     run: str
@@ -94,6 +98,15 @@ class Refusal:
     by: str
     reason: str
     words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One of a batch that was dealt out in several. `spent`: its share of the budget is used up, or reserved."""
+
+    batch: BatchId
+    ended: bool
+    spent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +130,8 @@ class View:
     """The server's clock, in ms since 1970."""
     began_ms: int
     counters: Counters
+    partitions: tuple[Partition, ...]
+    """Those that are declared; none where the batch was not dealt out."""
     glance: Glance
     rate: float | None
     """Runs that end in a minute."""
@@ -141,6 +156,13 @@ class View:
     def state(self) -> str:
         """As `Brief.state`."""
         return state_of(self.counters)
+
+    @property
+    def in_partitions(self) -> str:
+        """`3 partitions, 1 ended`; empty where the batch was not dealt out."""
+        ended = sum(one.ended for one in self.partitions)
+        which = "" if self.counters.status.ended else f", {ended} ended"
+        return f"{len(self.partitions)} partitions{which}" if self.partitions else ""
 
     @property
     def ended(self) -> int:
@@ -224,6 +246,10 @@ def _notices(view: View) -> Iterator[str]:
     budget = view.budget
     if budget is not None and counts.spent + counts.reserved >= budget:
         yield "The budget is used up, or reserved by calls that are under way. Runs that ask for more become holes."
+    elif spent := [one.batch for one in view.partitions if one.spent and not one.ended]:
+        its = f"its share of the budget: {spent[0]}" if len(spent) == 1 else f"their shares: {', '.join(spent)}"
+        many = "A partition has" if len(spent) == 1 else f"{len(spent)} partitions have"
+        yield f"{many} used up, or reserved, {its}. Runs there that ask for more become holes."
     silent = sorted({hold.who for hold in view.holds if (hold.silent_ms or 0) > spec.lease_ms})
     if silent:
         names = ", ".join(silent[:3]) + (f" and {len(silent) - 3} more" if len(silent) > 3 else "")  # noqa: PLR2004
