@@ -19,6 +19,7 @@ from workers.endpoints import (
     ToolCall,
     Usage,
 )
+from workers.model import Completion
 
 
 def named(*datas: Mapping[str, object]) -> str:
@@ -169,7 +170,9 @@ async def test_a_stream_without_its_last_event_was_cut() -> None:
 
 def test_messages_and_tools_of_the_chat_form_find_their_place() -> None:
     """A solver is written once. Results of tools that were called together stand in one message of the user."""
-    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"p": 1}'}}
+    calls = (ToolCall("c1", "read", '{"p": 1}'), ToolCall("c2", "read", '{"p": 1}'))
+    answer = Completion("I read.", calls, "tool_calls", Usage(1, 1), "m").message
+    assert Completion("Done.", (), "stop", Usage(1, 1), "m").message == {"role": "assistant", "content": "Done."}
     tool = {"type": "function", "function": {"name": "read", "description": "d", "parameters": {"type": "object"}}}
     body = json.loads(
         offline("anthropic", max_tokens=9)
@@ -177,7 +180,7 @@ def test_messages_and_tools_of_the_chat_form_find_their_place() -> None:
             [
                 {"role": "system", "content": "Be brief."},
                 *HELLO,
-                {"role": "assistant", "content": "I read.", "tool_calls": [call, call | {"id": "c2"}]},
+                answer,
                 {"role": "tool", "tool_call_id": "c1", "content": "one"},
                 {"role": "tool", "tool_call_id": "c2", "content": "two"},
                 {"role": "user", "content": [{"type": "text", "text": "as it is"}]},

@@ -445,7 +445,7 @@ def appended(seq: int, payload: str) -> Line:
     [
         ('{"kind":"note","text":"one\\ntwo"}', "note", "one\ntwo"),
         ('{"kind":"answer","text":"42","tree":""}', "answer", "42"),
-        ('{"kind":"model","reply":{"text":"42"},"usage":{"input":3}}', "model", "reply.text: 42\nusage.input: 3"),
+        ('{"kind":"model","reply":{"text":"42"},"usage":{"input":3}}', "model", "42\n\nusage.input: 3"),
         ('{"kind":["odd"],"text":"x"}', "", '{"kind":["odd"],"text":"x"}'),
         ("no JSON", "", "no JSON"),
         ("[1]", "", "[1]"),

@@ -13,14 +13,16 @@ from rich.console import Console
 from bus.errors import InputError, ViolationError
 from bus.redis_bus import RedisBus
 from bus.target import Target
+from bus.types import RunId
 from tests.judge_stage import JudgeStage, judged_by
 from tests.model_stage import A, B, ModelStage, OnServer
 from tests.suites import COMPARED
 from tests.test_roles import BATCH
 from workers import redaction
+from workers.events import said_in
 from workers.exporting import export_batch
 from workers.lab import Lab
-from workers.showing import show_batch, show_run
+from workers.showing import Shown, show_batch, show_run, tell
 from workers.showing_files import show_file
 
 CASES = """\
@@ -137,6 +139,29 @@ async def test_without_the_suite_the_answers_are_shown_all_the_same(stage: Model
     suite.unlink()
     assert (await table(stage))[0].split() == ["run", "verdict", "answer"]
     assert (await table(stage))[-1] == "inputs and targets are in the suite, which is not at hand: --suite DIR"
+
+
+def test_when_none_is_of_that_kind_the_others_are_counted() -> None:
+    """`--only fail` where every run is a hole: the next word to ask for is on the screen."""
+    rows = [Shown(RunId(f"{n}#1"), "over_budget", None, "", "", None, ()) for n in range(3)]
+    console = Console(file=io.StringIO(), width=200)
+    tell([], "b", ["fail"], None, console, (row.verdict for row in rows))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == ["no run of b is fail", "there are: over_budget 3"]
+
+
+def test_a_call_that_the_model_asks_for_reads_as_a_call_and_not_as_the_wire_has_it() -> None:
+    """Its words first, then each call; a result beside its tool. What is not as it should be is shown as it is."""
+    call = {"id": "call_98", "name": "distance", "arguments": '{"city": "Oslo"}'}
+    assert [*said_in({"kind": "model", "reply": {"text": "I look.", "tool_calls": [call, 7]}})] == [
+        "I look.",
+        'calls distance {"city": "Oslo"}',
+        "calls 7",
+    ]
+    results = [{"tool": "distance", "ok": True, "observation": 840}, {"tool": "book", "observation": "no"}, "odd"]
+    assert [*said_in({"kind": "tools", "results": results})] == ["distance: 840", "book failed: no", "odd"]
+    for odd in ({"kind": "model"}, {"kind": "model", "reply": 3}, {"kind": "tools", "results": None}, {"kind": "note"}):
+        assert [*said_in(odd)] == []
 
 
 @pytest.fixture

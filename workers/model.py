@@ -35,6 +35,17 @@ class Completion:
     fingerprint: str = ""
     """Its `system_fingerprint`, where it gives one."""
 
+    @property
+    def message(self) -> dict[str, object]:
+        """The answer as a message of the conversation, in OpenAI's form, to be appended before the results of tools."""
+        told: dict[str, object] = {"role": "assistant", "content": self.text}
+        if self.tool_calls:
+            told["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self.tool_calls
+            ]
+        return told
+
     @classmethod
     def of_event(cls, event: Mapping[str, Any]) -> Completion:
         """As the transcript has it."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,7 @@ from bus.port import BatchInfo, RunRow, RunState
 from bus.types import BatchId, Digest, RunId
 from workers.brief import brief
 from workers.cases import Case, Json
+from workers.events import said_in
 from workers.explaining.reading import no_such_run
 from workers.files import write_whole
 from workers.held_loops import rows_with_held_loops
@@ -84,13 +86,23 @@ async def show_batch(
     check_only(only, {*whole.info.spec.bins, *(_verdict(each.row) for each in rows)})
     wanted = [each for each in rows if not only or _verdict(each.row) in only]
     found = [one async for one in _shown(bus, wanted, cases)]
-    tell(found, batch, only, output, console)
+    tell(found, batch, only, output, console, (_verdict(each.row) for each in rows))
     if cases.remark:
         console.print(cases.remark, soft_wrap=True, markup=False)
 
 
-def tell(found: Sequence[Shown], batch: str, only: Sequence[str], output: Path | None, console: Console) -> None:
-    """The table of them, or the file. `batch`, `only`: what was asked for, where nothing was found."""
+def tell(
+    found: Sequence[Shown],
+    batch: str,
+    only: Sequence[str],
+    output: Path | None,
+    console: Console,
+    others: Iterable[str] = (),
+) -> None:
+    """The table of them, or the file.
+
+    `batch`, `only`: what was asked for, where nothing was found; `others`: the verdicts of all runs, to say then.
+    """
     if output is not None:
         write_whole(output, "".join(json.dumps(one.as_json(), ensure_ascii=False) + "\n" for one in found))
         console.print(f"{len(found):,} runs in {output}", soft_wrap=True, markup=False)
@@ -99,6 +111,9 @@ def tell(found: Sequence[Shown], batch: str, only: Sequence[str], output: Path |
             console.print(line, soft_wrap=True, markup=False)
     else:
         console.print(f"no run of {batch} {'is ' + ' or '.join(only) if only else 'was begun'}", markup=False)
+        if others := Counter(others):
+            there = " · ".join(f"{word} {count}" for word, count in sorted(others.items()))
+            console.print(f"there are: {there}", soft_wrap=True, markup=False)
 
 
 async def show_run(bus: ServerBus, batch: str, run: str, suite: Path | None, console: Console) -> None:
@@ -224,14 +239,8 @@ def _told(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     kind = str(event.get("kind"))
     if kind == "answer":
         yield kind, "as above"
-    elif kind == "tools":
-        for result in event.get("results", ()):
-            failed = "" if result.get("ok") else " failed"
-            yield f"{kind}", f"{result.get('tool')}{failed}: {_text(result.get('observation'))}"
-    elif kind == "model":
-        reply = event.get("reply", {})
-        calls = reply.get("tool_calls")
-        yield kind, _text(reply.get("text")) + (f" {_text(calls)}" if calls else "")
+    elif kind in ("model", "tools"):
+        yield from ((kind, text) for text in said_in(event))
     else:
         rest = {name: value for name, value in event.items() if name not in ("kind", "step")}
         yield kind, _text(rest["text"] if set(rest) == {"text"} else rest)

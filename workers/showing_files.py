@@ -99,7 +99,7 @@ def show_file(
         shown = [known[each].shown(each, cases) for each in put_back([list(one.found.runs) for one in read])]
         check_only(only, {*header.policy["bins"], *(one.verdict for one in shown)})
         wanted = [one for one in shown if not only or one.verdict in only]
-        tell(wanted, batch, only, output, console)
+        tell(wanted, batch, only, output, console, (one.verdict for one in shown))
     if cases.remark:
         console.print(cases.remark, soft_wrap=True, markup=False)
 

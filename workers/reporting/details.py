@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bus.history import Line
+from workers.events import said_in
 from workers.explaining import svg
 from workers.explaining.steps import story_of
 from workers.explaining.why import explained
@@ -19,6 +20,7 @@ from workers.reporting.texts import clipped
 
 __all__ = ["detail_of", "events_of"]
 
+_TOLD = {"model": ("reply.text", "reply.tool_calls"), "tools": ("results",)}  # fields that stand at the head, in words
 _MOST_EVENTS = 1_000  # of one transcript from its beginning, and as many from its end
 
 
@@ -68,10 +70,12 @@ def _read(payload: object) -> tuple[str, str]:
     kind = said.pop("kind", "")
     if not isinstance(kind, str):
         return "", clipped(text)
-    fields = {name: value for name, value in _flat(said) if value not in ("", None)}
+    told = list(said_in({"kind": kind, **said}))
+    fields = {name: value for name, value in _flat(said) if value not in ("", None) and name not in _TOLD.get(kind, ())}
     if list(fields) == ["text"]:
         return clipped(kind), clipped(_shown(fields["text"]))
-    return clipped(kind), clipped("\n".join(f"{name}: {_shown(value)}" for name, value in fields.items()))
+    rest = "\n".join(f"{name}: {_shown(value)}" for name, value in fields.items())
+    return clipped(kind), clipped("\n\n".join(part for part in ("\n".join(told), rest) if part))
 
 
 def _flat(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
