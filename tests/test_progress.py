@@ -28,7 +28,7 @@ def counters(done: int, *, intended: int = 40, holes: int = 0, status: BatchStat
         in_flight=6,
         bins={"pass": done - holes},
         hole_reasons={"poison": holes},
-        refusals={"stale_lease": 4, "not_owner": 1},
+        refusals={"stale_lease": 4, "not_owner": 1, "bound_full": 49},  # the last one only had to wait
         review=0,
         snapshot_id=None,
         spent=12_345,

@@ -138,6 +138,7 @@ async def test_the_list_has_open_batches_first_and_leaves_none_out(server: Targe
             ("older", "open"),
             ("ended", "closed"),
         ]
+        assert [line.told for line in lines] == ["", "", "pass 1 · fail 0"], "what an open batch has is progress"
         await newer.wire.call("CONFIG", "RESETSTAT")
         await watcher.briefs()
         assert await calls(newer, "hgetall") == 1 + 2  # the registry, and the two that may have moved

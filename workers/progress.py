@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
 
-__all__ = ["Glance", "Pace", "Progress"]
+__all__ = ["NOT_YET", "Glance", "Pace", "Progress", "refused_of"]
 
 _QUIET_SECONDS: Final = 5.0
 """A plain line at most so often: an hour's log is 720 lines."""
@@ -34,6 +34,15 @@ _PACE_SECONDS: Final = 30.0
 """The rate is that of the last half minute …"""
 _PACE_RUNS: Final = 10
 """… or of the last ten runs, where runs take minutes."""
+
+
+NOT_YET: Final = ("backpressure", "bound_full", "capacity")
+"""Reasons of refusals that only say "not yet": who asks for room is told so again and again. Nothing is amiss."""
+
+
+def refused_of(counters: Counters) -> int:
+    """How many refusals there were, without those for want of room."""
+    return sum(count for why, count in counters.refusals.items() if why not in NOT_YET)
 
 
 class Pace:
@@ -78,6 +87,7 @@ class Glance:
     """Sealed runs, those that wait for a scorer and those that have one."""
     holes: int
     refused: int
+    """Without those that only had to wait for room."""
     tokens: int
     workers: int | None
     """This command's own that are alive; None where it was told to have none: then others work, and are not counted."""
@@ -94,7 +104,7 @@ class Glance:
             running=counters.running,
             scoring=counters.sealed + counters.scoring,
             holes=counters.holes,
-            refused=sum(counters.refusals.values()),
+            refused=refused_of(counters),
             tokens=counters.spent,
             workers=workers,
             scorers=scorers,
@@ -273,7 +283,12 @@ class _LiveLines:
         bar.add_column(justify="right", no_wrap=True)
         bar.add_row(
             Text(self._title, style="bold"),
-            ProgressBar(total=max(1, glance.intended), completed=glance.done),
+            ProgressBar(
+                total=max(1, glance.intended),
+                completed=glance.done,
+                complete_style="cyan",  # rich's own is a red, which reads as "failed"
+                finished_style="cyan" if not glance.status.ended else "green",
+            ),
             f"{glance.done}/{glance.intended} done" + (f" · {glance.left}" if glance.left else ""),
         )
         words = Text(style="dim")

@@ -12,7 +12,9 @@ from bus.types import BatchId
 from workers.held_loops import said_of
 from workers.job import batch_name, fetch_outcome
 from workers.outcome import render
+from workers.progress import refused_of
 from workers.rests import rests_of
+from workers.watching.view import state_of
 from workers.whole import Whole, counters_of, parked_in, rows_of, whole_of, wholes
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["show_all", "show_one", "show_server"]
 
-_TEXT_COLUMNS = 2  # the first two are text, the others numbers
+_TEXT_COLUMNS = 2  # the first two are text, and the last one, the others numbers
 _MANY = 20  # runs, and calls, named one by one
 _AT_ONCE = 500  # runs in one read
 
@@ -34,15 +36,16 @@ _DOUBTS = {
 async def show_all(bus: ServerBus, console: Console) -> None:
     """A line a batch, in columns; never cut, so that a name can be copied. Pruned ones are shown when asked for."""
     known = [name for name, at in (await bus.all_batches()).items() if at is not BatchStatus.PRUNED]
-    titles = ["batch", "state", "runs", "admitted", "running", "sealed", "scored", "holes", "refused"]
+    titles = ["batch", "state", "runs", "admitted", "running", "sealed", "scored", "holes", "refused", "bins"]
     lines = [titles]
     for whole in await wholes(bus, known):
         counts = await counters_of(bus, whole)
         numbers = (
             counts.intended, counts.admitted, counts.running, counts.sealed + counts.scoring, counts.scored,
-            counts.holes, sum(counts.refusals.values()),
+            counts.holes, refused_of(counts),
         )  # fmt: skip
-        lines.append([whole.name, counts.status.value, *map(str, numbers)])
+        bins = " · ".join(f"{name} {counts.bins.get(name, 0)}" for name in whole.info.spec.bins)
+        lines.append([whole.name, state_of(counts), *map(str, numbers), bins if counts.status.ended else ""])
     await _show_rests(bus, console)
     if len(lines) == 1:
         console.print("no batches on this server", markup=False)
@@ -50,7 +53,7 @@ async def show_all(bus: ServerBus, console: Console) -> None:
     widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
     for line in lines:
         cells = [
-            text.ljust(width) if column < _TEXT_COLUMNS else text.rjust(width)
+            text.ljust(width) if column < _TEXT_COLUMNS or column == len(titles) - 1 else text.rjust(width)
             for column, (text, width) in enumerate(zip(line, widths, strict=True))
         ]
         console.print("  ".join(cells).rstrip(), soft_wrap=True, markup=False)

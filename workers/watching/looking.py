@@ -24,7 +24,7 @@ from bus.types import BatchId, RunId
 from workers.brief import brief
 from workers.job import existing, fetch_outcome
 from workers.outcome import Outcome
-from workers.progress import Glance, Pace
+from workers.progress import Glance, Pace, refused_of
 from workers.watching.tail import Tail, newest
 from workers.watching.view import Brief, Doubt, Hold, Partition, View, state_of
 from workers.whole import Whole, counters_in, counters_of, together, wholes
@@ -200,7 +200,8 @@ class Watcher:
             running=counters.running,
             scoring=counters.sealed + counters.scoring,
             holes=counters.holes,
-            refused=sum(counters.refusals.values()),
+            refused=refused_of(counters),
+            bins={name: counters.bins.get(name, 0) for name in seen.whole.info.spec.bins} if counters.status.ended else {},
             began_ms=seen.began_ms,
             rate=speed.per_minute,
             seconds_left=speed.left,

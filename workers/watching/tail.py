@@ -21,6 +21,7 @@ from bus.types import BatchId, EntryId
 from bus.wire import Reply
 from workers.brief import brief
 from workers.explaining.reasons import why_refused
+from workers.progress import NOT_YET
 from workers.watching.view import Refusal
 
 __all__ = ["Tail", "newest"]
@@ -30,8 +31,6 @@ _PAGES: Final = 4  # reads in one look
 _KEPT: Final = 50  # refusals
 _SHOWN: Final = 60  # characters of a name that somebody else chose
 _REFUSED: Final = ("reject", "replay")
-_ROOM: Final = ("backpressure", "bound_full", "capacity")
-"""Reasons that only say "not yet": whoever asks for room is told so again and again, and would hide all the others."""
 
 
 def newest(found: Sequence[Sequence[Refusal]], since_ms: int) -> tuple[Refusal, ...]:
@@ -125,7 +124,7 @@ def _ms(entry: Reply) -> int:
 def _refusal(entry: Recorded, partition: str) -> Refusal | None:
     """What an entry refused, if it did."""
     refused = next((part for part in entry.parts if part.verb in _REFUSED), None)
-    if refused is None or refused.reason in _ROOM:
+    if refused is None or refused.reason in NOT_YET:
         return None
     reason = refused.reason or ""
     return Refusal(

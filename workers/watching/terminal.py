@@ -80,14 +80,14 @@ def brief_row(line: Brief) -> Row:
     cells = (
         Text(line.batch, style="bold" if line.open else ""),
         Text(line.state, style=_STATES.get(line.state, "")),
-        Text.assemble(("█" * full, _BLUE), ("░" * (10 - full), "dim")),
+        Text.assemble(("█" * full, _BLUE), ("░" * (10 - full), "dim")) if line.open else Text(line.told),
         Text(f"{line.ended:,}/{line.intended:,}", justify="right"),
+        Text(left(line.seconds_left).removeprefix("about "), justify="right"),
         _number(line.running),
         _number(line.scoring),
         _number(line.holes, RED),
         _number(line.refused, AMBER),
         Text(per_minute(line.rate) if line.open else "", justify="right"),
-        Text(left(line.seconds_left), justify="right"),
         Text(date(line.began_ms) if line.began_ms else "", style="dim"),
     )
     return Row(line.batch, cells)

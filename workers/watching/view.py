@@ -48,11 +48,19 @@ class Brief:
     """Sealed runs: those that wait for a scorer, and those that have one."""
     holes: int
     refused: int
+    """Without those that only had to wait for room."""
+    bins: Mapping[str, int]
+    """Of a batch that has ended; empty while it is open, for a share of what is finished so far is no result."""
     began_ms: int
     """When it was declared, by the server's clock, in ms since 1970; 0 where its history is gone."""
     rate: float | None
     """Runs that end in a minute; None while nothing can be said, and for a batch that has ended."""
     seconds_left: float | None
+
+    @property
+    def told(self) -> str:
+        """Its bins in words: `pass 39 · fail 7`; empty while it is open."""
+        return " · ".join(f"{name} {count:,}" for name, count in self.bins.items())
 
     @property
     def open(self) -> bool:
