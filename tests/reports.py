@@ -123,6 +123,7 @@ def details(whole: Facts) -> Iterator[RunDetail]:
         events = (
             Event(1, 1, "model", f"user: solve {run.case}\nassistant: def solve(): return {number}"),
             Event(2, 1, "note", "a note of the solver"),
+            Event(3, 1, "answer", f"the answer of {run.case}"),
         )
         yield RunDetail(run.run, tuple(explained(story)), svg.draw(story, styled=False), events)
 

@@ -26,6 +26,8 @@ from tests.histories import whole_history
 from tests.reports import facts, in_progress, inconclusive, texts, written
 from tests.test_steps_fences import ALL
 from workers.cli import app
+from workers.outcome import trials_told
+from workers.reporting.command import page_of
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 
@@ -58,6 +60,10 @@ async def test_the_number_stands_with_its_denominator_its_doubts_and_the_gate(br
     assert "passed" in text
     assert "pass_rate >= 0.75 and holes <= 12" in text
     assert str(outcome.snapshot_id) in text
+    assert trials_told(outcome), "three trials of a case hang together"
+    for label, figures, _ in trials_told(outcome):
+        assert label.capitalize() in text
+        assert figures in text
 
 
 async def test_holes_are_bars_of_their_own_and_all_bars_make_all_runs(browser: Browser, closed: Path) -> None:
@@ -210,6 +216,15 @@ async def test_a_real_batch_becomes_a_page_from_its_server_as_from_its_file(
                     await page.keyboard.press("Escape")
                 shown.append([result, table])
         assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize(
+    ("source", "page"),
+    [("n", "n.html"), ("old/nightly.jsonl.zst", "nightly.html"), ("v1.2.jsonl", "v1.2.html"), ("-", "report.html")],
+)
+async def test_a_page_that_nobody_named_is_called_as_its_batch(source: str, page: str) -> None:
+    """In the directory where one is, whatever the history's was."""
+    assert page_of(source) == Path(page)
 
 
 async def test_a_report_that_cannot_be_made_leaves_nothing_and_says_why(tmp_path: Path) -> None:

@@ -155,6 +155,7 @@ async def test_a_run_opens_with_its_words_transcript_and_picture_and_escape_lead
         await link.click()
         dialog = page.get_by_role("dialog", name=run.run)
         await expect(dialog.locator(".told")).to_contain_text("Nobody was refused." if not run.refusals else "refusal")
+        await expect(dialog.locator(".answer")).to_have_text(f"the answer of {run.case}")
         await expect(dialog.locator(".event pre").first).to_contain_text(f"user: solve {run.case}")
         await expect(dialog.locator(".picture svg")).to_be_visible()
         await expect(page.locator("#drawer-title")).to_be_focused()

@@ -29,7 +29,7 @@ from workers.statistics.trials import MOST_K, over_cases, pass_all, pass_any
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Outcome", "Tokens", "render"]
+__all__ = ["Outcome", "Tokens", "render", "trials_told"]
 
 _MANY_HOLES = 12
 """So many lines of holes on the screen; `--json` and the export have them all."""
@@ -308,8 +308,12 @@ def _holes(outcome: Outcome) -> list[_Line]:
     return lines
 
 
+def trials_told(outcome: Outcome) -> list[tuple[str, str, str]]:
+    """What several trials of a case tell, and how much less than as many cases: a label, the figures, a note each."""
+    return [(line.label, line.text, line.note) for line in _trials(outcome)]
+
+
 def _trials(outcome: Outcome) -> list[_Line]:
-    """What several trials of a case tell, and how much less than as many cases."""
     results = Results.of(outcome.runs, outcome.hole_runs, next(iter(outcome.bins)))
     if results.trials <= 1:
         return []

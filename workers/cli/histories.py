@@ -290,7 +290,9 @@ def why(
 
 def report(
     batch: Annotated[str, typer.Argument(help="The batch, or a file that `evalbus export` wrote.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page: FILE.html.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The page: FILE.html; default: BATCH.html, here.")
+    ] = None,
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
@@ -303,17 +305,18 @@ def report(
     from workers.files import check_writable  # noqa: PLC0415
     from workers.history_files import is_history  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
-    from workers.reporting.command import fetching  # noqa: PLC0415
+    from workers.reporting.command import fetching, page_of  # noqa: PLC0415
 
     quiet_logs()
-    guard(lambda: check_writable(output))
-    if is_history(batch):
+    name = None if is_history(batch) else guard(lambda: batch_name(batch))
+    whole = page_of(batch) if output is None else output
+    guard(lambda: check_writable(whole))
+    if name is None:
         guard(lambda: _only_of_a_batch(archive, batch))
-        _report(batch, output)
+        _report(batch, whole)
     else:
-        name = guard(lambda: batch_name(batch))
         with fetching(archive) as fetch:
-            _report(with_bus(lambda bus: fetch(bus, name), url, home, plane), output)
+            _report(with_bus(lambda bus: fetch(bus, name), url, home, plane), whole)
 
 
 def _report(history: str | Fetched, page: Path) -> None:

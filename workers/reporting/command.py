@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
@@ -17,9 +18,15 @@ from workers.reporting.facts import Facts
 from workers.reporting.gather import Fetched, fetched, gathered
 from workers.reporting.page import write_page
 
-__all__ = ["Fetch", "fetching", "say", "write_report"]
+__all__ = ["Fetch", "fetching", "page_of", "say", "write_report"]
 
 Fetch: TypeAlias = Callable[[ServerBus, BatchId], Coroutine[Any, Any, Fetched]]
+
+
+def page_of(named: str) -> Path:
+    """Where the page goes when nobody says: `nightly.html`, here, of a batch and of `old/nightly.jsonl.zst` alike."""
+    stem = re.sub(r"(\.jsonl?)?(\.zst)?$", "", Path(named).name)
+    return Path(f"{'report' if stem in ('', '-') else stem}.html")
 
 
 @contextlib.contextmanager

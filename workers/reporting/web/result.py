@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from workers.gate import GateWord
 from workers.numbers import Interval
+from workers.outcome import trials_told
 from workers.reporting.facts import Facts
 
 __all__ = ["Rate", "Result", "Span", "result"]
@@ -72,6 +73,8 @@ class Result:
     look: str
     """`good`, `bad` or `plain`: how the word is coloured; the word itself says it."""
     why: tuple[str, ...]
+    trials: tuple[tuple[str, str, str], ...]
+    """Of a closed batch with several trials of a case: label, figures and note, as the closing screen has them."""
     states: tuple[tuple[str, int], ...]
     """Of an open batch: where the runs are that have not ended, in the order of a run's life."""
 
@@ -87,7 +90,8 @@ def result(facts: Facts) -> Result:
     look = {GateWord.PASSED: "good", GateWord.FAILED: "bad"}.get(gate.word, "plain")
     ended = outcome.accepted + outcome.hole_count
     states = () if outcome.status.ended else tuple(_under_way(facts))
-    return Result(drawn, ended, outcome.intended, gate.word.value, look, gate.why, states)
+    trials = tuple(trials_told(outcome)) if drawn is not None else ()
+    return Result(drawn, ended, outcome.intended, gate.word.value, look, gate.why, trials, states)
 
 
 def _under_way(facts: Facts) -> Iterator[tuple[str, int]]:

@@ -26,7 +26,7 @@ async function fill(run) {
   let more;
   try {
     const { words, picture, events } = await detailOf(run);
-    more = [...wordsOf(words), ...eventsOf(events), ...pictureOf(picture)];
+    more = [...answerOf(events), ...wordsOf(words), ...eventsOf(events), ...pictureOf(picture)];
   } catch (error) {
     const instead = `Its details can't be shown here (${error.message}). evalbus why and evalbus explain show them.`;
     more = [element("p", { class: "failed" }, instead)];
@@ -77,6 +77,12 @@ function lifeOf(run) {
   }
   const told = parts.map(([, words, ms]) => `${duration(ms)} ${words}`).join(", ");
   return [element("div", { class: "life" }, svg, element("p", {}, told))];
+}
+
+// What was sealed: whoever opens a run that failed looks for it first.
+function answerOf(events) {
+  const last = events.at(-1);
+  return last?.[2] === "answer" ? [element("h3", {}, "Answer"), element("pre", { class: "answer" }, last[3])] : [];
 }
 
 // The lines of `evalbus why`; those that are set in are a list. The first one is the drawer's title already.
