@@ -82,7 +82,10 @@ def run(
     logs = log_directory(home_directory(home), outcome.batch)
     guard(lambda: render(outcome, console(), logs if logs.is_dir() else None))
     if sys.stderr.isatty() and outcome.status.ended and (outcome.holes or any([*outcome.bins.values()][1:])):
-        print(f"evalbus: which, and what they answered: evalbus show {outcome.batch}", file=sys.stderr)
+        print(
+            f"evalbus: what they answered: evalbus show {outcome.batch}; on a page: evalbus report {outcome.batch}",
+            file=sys.stderr,
+        )
     raise typer.Exit(outcome.gate.exit_code)
 
 
