@@ -34,6 +34,7 @@ from workers import nursery
 from workers.archive_place import check_archive
 from workers.brief import brief
 from workers.bundle import BundleKey, publish, take_key
+from workers.endpoint_news import EndpointNews
 from workers.files import check_writable, write_whole
 from workers.first_holes import FirstHoles
 from workers.fleet import Fleet
@@ -352,11 +353,11 @@ async def _run_batch(
         await check_goes_on(bus, whole.parts, options.archive)
     strays = Strays()
     nursery.adopt_orphans()  # those of a worker that was killed, too
-    fleet = Fleet(log_directory(home, name))
+    fleet, news = Fleet(log_directory(home, name)), EndpointNews(log_directory(home, name))
     fleet.start(_roles(options, name, home))
     with _on_signals() as told, Progress(_title(suite, name)) as progress:
         try:
-            await _watch(bus, whole, fleet, strays, progress, told)
+            await _watch(bus, whole, fleet, strays, progress, told, news)
         except ServerError as error:
             raise ServerError(f"{error}; {_resume(options, name)}") from error
         finally:
@@ -503,7 +504,13 @@ def _title(suite: Suite, name: BatchId) -> str:
 
 
 async def _watch(
-    bus: ServerBus, whole: Whole, fleet: Fleet, strays: Strays, progress: Progress, told: asyncio.Event
+    bus: ServerBus,
+    whole: Whole,
+    fleet: Fleet,
+    strays: Strays,
+    progress: Progress,
+    told: asyncio.Event,
+    news: EndpointNews,
 ) -> None:
     """Show the batch until it has ended, the user stops it, or a process says that it cannot go on."""
     loop = asyncio.get_running_loop()
@@ -518,6 +525,8 @@ async def _watch(
             while fleet.restarts:
                 progress.note(fleet.restarts.popleft())
             for line in [*await held.news(bus, whole.batches), *await holes.news(bus, whole, counters)]:
+                progress.note(line)
+            for line in news.news(loop.time()):
                 progress.note(line)
             if loop.time() - looked >= _LOOK_FOR_RESTS:
                 looked = loop.time()

@@ -117,7 +117,7 @@ class ModelPlane:
         """Tell the operator that the endpoint takes nothing, once: every run's hole says it as well."""
         if not self._told:
             self._told = True
-            log.error("endpoint.unusable", model=self.target.name, why=str(error))
+            log.error("endpoint.unusable", model=self.target.name, why=str(error), again=error.may_pass)
 
     async def aclose(self) -> None:
         """Close the connections."""
