@@ -31,7 +31,7 @@ from tests.test_steps_fences import ALL
 from tests.tool_calls import BOUND_MS, INVERSES, Tools
 from workers.cli import app
 from workers.explaining.entries import entry_of
-from workers.explaining.reading import read_file, read_server
+from workers.explaining.reading import read_file, read_server, run_named
 from workers.explaining.reasons import REFUSALS
 from workers.explaining.story import Look
 from workers.explaining.why import explained
@@ -334,16 +334,29 @@ async def test_a_file_that_is_no_whole_export_is_refused(batch: Batch, tmp_path:
 
 
 async def test_an_unknown_run_is_one_line_with_the_nearest_names(batch: Batch, tmp_path: Path) -> None:
-    """On the server as in a file, by the command; a case without its trial finds its runs."""
+    """On the server as in a file, by the command."""
     file = await exported(batch, tmp_path / "b.jsonl")
-    with pytest.raises(InputError, match=r"no run 'c1' in batch 'b'; did you mean c1#1\?"):
-        await read_server(batch.bus, batch.name, "c1")
+    with pytest.raises(InputError, match=r"no run 'c1#2' in batch 'b'; did you mean c1#1"):
+        await read_server(batch.bus, batch.name, "c1#2")
     with pytest.raises(InputError, match=r"no batch 'nix' on this server"):
         await read_server(batch.bus, BatchId("nix"), "c1#1")
     for command in ("explain", "why"):
         result = CliRunner().invoke(app, [command, str(file), "nothing"])
         assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr == "evalbus: no run 'nothing' in batch 'b'; it begins with c0#1, c1#1, c2#1\n"
+
+
+async def test_a_case_with_one_trial_is_its_run_and_one_with_several_is_asked_for_which(
+    batch: Batch, tmp_path: Path
+) -> None:
+    """`why nightly csv_line`: no quotes, no trial; with three trials none of them is meant more than the others."""
+    file = await exported(batch, tmp_path / "b.jsonl")
+    assert await read_server(batch.bus, batch.name, "c1") == await read_server(batch.bus, batch.name, "c1#1")
+    assert read_file(file, "c1") == read_file(file, "c1#1")
+    known = ["a#1", "a#2", "b#1", "b", "c#1"]
+    assert [run_named("n", name, known) for name in ("a#2", "b", "c")] == ["a#2", "b", "c#1"]
+    with pytest.raises(InputError, match=r"no run 'a' in batch 'n'; did you mean a#1, a#2\?"):
+        run_named("n", "a", known)
 
 
 async def test_both_commands_read_a_server_and_write_no_colour_into_a_pipe(batch: Batch, server: Target) -> None:

@@ -97,8 +97,9 @@ async def test_an_exported_history_shows_the_same_as_the_server(stage: ModelStag
     assert [line.split()[0] for line in of_file(None, "fail")] == ["run", "b#1", "inputs"]
     with pytest.raises(InputError, match=r"no run is 'fial' \(did you mean fail\?\)"):
         of_file(None, "fial")
-    with pytest.raises(InputError, match=r"no run 'b' in batch 'b'; did you mean b#1\?"):
-        of_file("b")
+    assert of_file("b", suite=stage.suite.source) == (await in_full(stage, B)).splitlines()
+    with pytest.raises(InputError, match=r"no run 'b#2' in batch 'b'; did you mean b#1"):
+        of_file("b#2")
     file.write_text(file.read_text().replace("too", "two"))
     with pytest.raises(ViolationError):
         of_file()
@@ -127,8 +128,9 @@ async def test_a_run_is_shown_with_its_transcript(stage: ModelStage) -> None:
     assert f"answer     {'too' * 40}\n" in text
     assert "  1   note         first line\n                       second \N{REPLACEMENT CHARACTER}[2J line\n" in text
     assert "\x1b" not in text
-    with pytest.raises(InputError, match=r"no run 'b' in batch 'b'; did you mean b#1\?"):
-        await in_full(stage, "b")
+    assert await in_full(stage, "b") == text, "a case with one trial is its run"
+    with pytest.raises(InputError, match=r"no run 'b#2' in batch 'b'; did you mean b#1"):
+        await in_full(stage, "b#2")
 
 
 async def test_without_the_suite_the_answers_are_shown_all_the_same(stage: ModelStage) -> None:

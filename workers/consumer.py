@@ -293,7 +293,7 @@ class Consumer:
         now, ours = self._runtime.now(), []
         for lease in own:
             entry = lease.entry
-            if self._namesakes.has((entry.batch, entry.id), now, self._lease_of(lease)):
+            if self._namesakes.has((entry.batch, entry.id), now, lease.served.lease):
                 why = "another live process seems to have this name: give each a --name of its own"
                 log.error("consumer.namesake", batch=entry.batch, run=entry.run, name=self._name, why=why)
             else:
@@ -470,7 +470,7 @@ class Consumer:
                 lease.let_go()
                 if decision.reason == "stale_lease":
                     key = lease.entry.batch, lease.entry.id
-                    self._namesakes.fenced(key, self._runtime.now(), self._lease_of(lease))
+                    self._namesakes.fenced(key, self._runtime.now(), lease.served.lease)
                 self._seen_connections = -1  # its entry may still be ours: a restart voids leases, not deliveries
                 log.warning("lease.fenced", batch=ref.batch, run=ref.run, gen=ref.gen, why=decision.reason)
 

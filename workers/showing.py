@@ -23,7 +23,7 @@ from bus.types import BatchId, Digest, RunId
 from workers.brief import brief
 from workers.cases import Case, Json
 from workers.events import said_in
-from workers.explaining.reading import no_such_run
+from workers.explaining.reading import run_named
 from workers.files import write_whole
 from workers.held_loops import rows_with_held_loops
 from workers.job import batch_name, existing
@@ -120,9 +120,8 @@ async def show_run(bus: ServerBus, batch: str, run: str, suite: Path | None, con
     """One run with its transcript. Raises InputError for one that is not there, with the nearest names."""
     whole = await existing(bus, batch_name(batch))
     known = {each: part for part in whole.parts for each in await bus.run_ids(part.spec.batch)}
-    if run not in known:
-        raise no_such_run(batch, run, known)
-    part = known[RunId(run)]
+    run = run_named(batch, run, known)
+    part = known[run]
     cases = _cases(whole.info, suite)
     rows = [Placed(part, row) for row in await rows_with_held_loops(bus, part.spec.batch, [RunId(run)])]
     async for one in _shown(bus, rows, cases):

@@ -16,7 +16,7 @@ from bus.replay.lines import Footer, Header, Lines
 from bus.replay.rules import Rules
 from bus.replay.telling import Told
 from bus.types import BatchId, Digest, RunId
-from workers.explaining.reading import no_such_run
+from workers.explaining.reading import run_named
 from workers.history_files import LONGEST_LINE, files_of, name_of, reading
 from workers.showing import Cases, Shown, cases_of, check_only, event_of, in_full, tell
 
@@ -91,9 +91,8 @@ def show_file(
         cases = cases_of(suite, Digest(header.suite["digest"]))
     known = {each: one.found for one in read for each in one.found.runs}
     if run is not None:
-        if run not in known:
-            raise no_such_run(batch, run, known)
-        for line in in_full(batch, known[run].shown(run, cases)):
+        name = run_named(batch, run, known)
+        for line in in_full(batch, known[name].shown(name, cases)):
             console.print(line, soft_wrap=True, markup=False)
     else:
         shown = [known[each].shown(each, cases) for each in put_back([list(one.found.runs) for one in read])]

@@ -244,7 +244,7 @@ def prune(
 
 def explain(
     batch: Annotated[str, typer.Argument(help="The batch, or a file that `evalbus export` wrote.")],
-    run: Annotated[str, typer.Argument(help="The run, CASE#TRIAL.")],
+    run: Annotated[str, typer.Argument(help="The run, CASE#TRIAL; CASE, if it has one trial.")],
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As Mermaid text.")] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write it to FILE.svg, FILE.html or FILE.mmd.")
@@ -271,7 +271,7 @@ def explain(
 
 def why(
     batch: Annotated[str, typer.Argument(help="The batch, or a file that `evalbus export` wrote.")],
-    run: Annotated[str, typer.Argument(help="The run, CASE#TRIAL.")],
+    run: Annotated[str, typer.Argument(help="The run, CASE#TRIAL; CASE, if it has one trial.")],
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,

@@ -41,7 +41,9 @@ def status(
 
 def show(
     batch: Annotated[str, typer.Argument(help="The batch, or a file that `export` wrote ('-': standard input).")],
-    run: Annotated[str | None, typer.Argument(help="One run, CASE#TRIAL, with its transcript; none: a table.")] = None,
+    run: Annotated[
+        str | None, typer.Argument(help="One run, CASE#TRIAL, with its transcript (CASE, if it has one trial).")
+    ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option("--only", metavar="VERDICT", help="Runs in this bin, or holes for this reason; repeatable."),

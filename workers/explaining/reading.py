@@ -7,7 +7,7 @@ with the run, not with the history.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from workers.held_loops import rows_with_held_loops, said_of
 from workers.history_files import LONGEST_LINE, files_of, name_of, reading
 from workers.job import existing
 
-__all__ = ["Told", "no_such_run", "read_file", "read_server"]
+__all__ = ["Told", "read_file", "read_server", "run_named"]
 
 _NAMED = 3
 _SHOWN = 60  # characters of a name that is none: enough to recognise it
@@ -71,9 +71,8 @@ async def read_server(bus: ServerBus, batch: BatchId, run: str, archive: Path | 
     """
     whole = await existing(bus, batch)
     known = {each: part for part in whole.parts for each in await bus.run_ids(part.spec.batch)}
-    if run not in known:
-        raise no_such_run(batch, run, known)
-    info = known[RunId(run)]
+    run = run_named(batch, run, known)
+    info = known[run]
     name, found = info.spec.batch, _Found(Picker(run))
     at = await bus.of(name)
     if archive is None:
@@ -101,20 +100,18 @@ def read_file(file: str | Path, run: str) -> Told:
     Raises InputError for what is no export, a truncated one, one of another release or an unknown run; ViolationError
     for an edited one.
     """
-    known: list[str] = []
-    files = files_of(str(file))
-    for one in files:
-        header, found = _read(one, run)
-        batch = header.batch if len(files) == 1 else root_of(BatchId(header.batch))
-        if run in found.runs:
-            return Told(story_of(header.batch, run, found.lines), batch)
-        known += found.runs
-    raise no_such_run(batch, run, known)
+    read = [_read(one, run) for one in files_of(str(file))]
+    known = [each for _, both in read for each in both[run].runs]
+    batch = read[0][0].batch if len(read) == 1 else root_of(BatchId(read[0][0].batch))
+    name = run_named(batch, run, known)
+    header, both = next(one for one in read if name in one[1][run].runs)
+    return Told(story_of(header.batch, name, both[name].lines), batch)
 
 
-def _read(file: str, run: str) -> tuple[Header, _Found]:
+def _read(file: str, run: str) -> tuple[Header, dict[str, _Found]]:
     named = name_of(file)
-    lines, rules, found = Lines(named), Rules(named), _Found(Picker(run))
+    lines, rules = Lines(named), Rules(named)
+    both = {name: _Found(Picker(name)) for name in (run, f"{run}#1")}  # which of them it is, the end will tell
     with reading(file) as content:
         header = lines.first(content.readline(LONGEST_LINE))
         while raw := content.readline(LONGEST_LINE):
@@ -122,16 +119,27 @@ def _read(file: str, run: str) -> tuple[Header, _Found]:
             if isinstance(told, Footer):
                 continue
             rules.check(told)
-            found.add(Line(told.id, told.fence, told.op, told.verb, told.reason, told.envelope, told.args, told.answer))
+            line = Line(told.id, told.fence, told.op, told.verb, told.reason, told.envelope, told.args, told.answer)
+            for found in both.values():
+                found.add(line)
         lines.end()
-    return header, found
+    return header, both
 
 
-def no_such_run(batch: str, run: str, known: Iterable[str]) -> InputError:
+def run_named(batch: str, run: str, known: Collection[str]) -> RunId:
+    """The run of that name; a case with a single trial is its run. Raises InputError, with the nearest names."""
+    if run in known:
+        return RunId(run)
+    if (only := f"{run}#1") in known and f"{run}#2" not in known:  # trials are counted from 1
+        return RunId(only)
+    raise _no_such_run(batch, run, known)
+
+
+def _no_such_run(batch: str, run: str, known: Iterable[str]) -> InputError:
     """What is said of a run that a batch does not have, with the nearest that it has."""
     names = list(known)
     # A case without its trial is the likeliest slip: a short name for several runs.
-    near = [name for name in names if name.rpartition("#")[0] == run][:_NAMED]
+    near = sorted(name for name in names if name.rpartition("#")[0] == run)[:_NAMED]
     near = near or several_nearest(run, names, _NAMED)
     shown = ", ".join(brief(name, _SHOWN) for name in near or names[:_NAMED])
     said = f"did you mean {shown}?" if near else f"it begins with {shown}" if names else "it has none yet"

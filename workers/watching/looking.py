@@ -191,7 +191,7 @@ class Watcher:
             if not tail.began_ms:
                 one = await self._bus.of(name)
                 tail.began_ms = await began_ms(one.link, one.keys(name))
-        speed = _pace(seen.pace, counters, now)
+        speed, names = _pace(seen.pace, counters, now), seen.whole.info.spec.bins
         return Brief(
             batch=seen.whole.name,
             state=state_of(counters),
@@ -201,7 +201,7 @@ class Watcher:
             scoring=counters.sealed + counters.scoring,
             holes=counters.holes,
             refused=refused_of(counters),
-            bins={name: counters.bins.get(name, 0) for name in seen.whole.info.spec.bins} if counters.status.ended else {},
+            bins={name: counters.bins.get(name, 0) for name in names} if counters.status.ended else {},
             began_ms=seen.began_ms,
             rate=speed.per_minute,
             seconds_left=speed.left,
