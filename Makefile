@@ -77,8 +77,12 @@ ifneq ($(shell $(PY) -c '' 2>/dev/null && cat .venv/.place 2>/dev/null),$(CURDIR
 .PHONY: .venv/.place
 endif
 
+# A .venv that somebody made by hand, as the README's first lines do, is used as it is: what they installed there stays.
 .venv/.place:
-	@python=; for candidate in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	@if test -z '$(PYTHON)' && test ! -e $@ \
+	  && $(PY) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	  echo "using the .venv that is here"; exit 0; fi; \
+	python=; for candidate in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
 	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$candidate; break; fi; \
 	done; \
 	if test -z "$$python"; then \
