@@ -80,7 +80,7 @@ async def resting_at(wire: Wire, plane: Plane, shard: int) -> list[Resting]:
     return _listed(flat, now)
 
 
-def _listed(flat: Sequence[bytes], now: Reply) -> list[Resting]:
+def _listed(flat: Reply, now: Reply) -> list[Resting]:
     found = []
     for name, (told, left) in sorted(_read(flat, now).items()):
         if left >= -_FORGOTTEN:

@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any, TypeVar
 
 from bus.errors import InputError, ViolationError
@@ -103,7 +102,7 @@ def joined(histories: Sequence[Derived], *, alone: bool | None = None) -> Derive
         return sum(int(getattr(one, name)) for one in found)
 
     def family(name: str) -> dict[str, int]:
-        return dict(reduce(Counter.__add__, (Counter(getattr(one, name)) for one in found)))
+        return dict(sum((Counter(getattr(one, name)) for one in found), Counter[str]()))
 
     plane = Plane(histories[0].header.plane)
     first = header_of(plane, whole.batch, BatchInfo(whole, status, plane, ""))

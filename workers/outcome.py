@@ -281,7 +281,8 @@ def _lines(outcome: Outcome, logs: Path | None) -> list[_Line]:
 
 def _holes(outcome: Outcome) -> list[_Line]:
     """The first by name, each with what was said at its end, and where the rest of both is."""
-    lines, cut, told, details = [], "", 0, outcome.hole_details
+    lines: list[_Line] = []
+    cut, told, details = "", 0, outcome.hole_details
     alike = Counter((why, details[run]) for run, why in outcome.hole_runs.items() if details.get(run))
     seen: set[tuple[str, str]] = set()
     for run, why in outcome.hole_runs.items():

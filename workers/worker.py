@@ -151,8 +151,8 @@ class Worker:
                 time.restart()
                 try:
                     verdict = await self._attempt(served, conversation, time, folder)
-                except TreeError as error:  # of the suite's: its template cannot be copied, on no machine
-                    verdict = Over("workspace_error", str(error))
+                except TreeError as broken:  # of the suite's: its template cannot be copied, on no machine
+                    verdict = Over("workspace_error", str(broken))
                 match verdict:
                     case Answered(text):
                         return await self._seal(lease, served, conversation, text, folder)
