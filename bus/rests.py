@@ -74,9 +74,10 @@ class Rests:
 async def resting_at(wire: Wire, plane: Plane, shard: int) -> list[Resting]:
     """Likewise, by a connection of one's own."""
     now, flat = await wire.calls([("TIME",), ("HGETALL", rests(plane, shard))])
-    for reply in (now, flat):
-        if isinstance(reply, ReplyError):
-            raise reply
+    if isinstance(now, ReplyError):
+        raise now
+    if isinstance(flat, ReplyError):
+        raise flat
     return _listed(flat, now)
 
 

@@ -46,7 +46,7 @@ Opened: TypeAlias = Callable[[float], Awaitable[None]]
 log = structlog.get_logger("evalbus.consumer")
 
 _BLOCK_MS = 500  # how long one read waits; also how soon a stop or a new batch is noticed
-_LOOK_EVERY = 1.0  # seconds between two looks at the registry of batches
+_LOOK_EVERY = 1.0  # seconds between two looks at the registry of batches, and at the disks
 _LONGEST_ENTRY = 4_096  # bytes: a run, an intent, a tool. More is nobody's of ours, and would fit into no envelope
 _OWN_AT_ONCE = 1_000  # own pending entries asked for at once; more than any number of slots
 _SHORTEST = 0.01  # seconds of a pause
@@ -180,7 +180,7 @@ class Consumer:
         self._next_idle_scan = 0.0
         self._failure: EvalbusError | None = None
         self._namesakes = Namesakes()
-        self._resting, self._disks = Resting(runtime, told), disks
+        self._resting, self._disks, self._looked_at_disks = Resting(runtime, told), disks, float("-inf")
 
     def stop(self) -> None:
         """Take nothing new and hand back what is held."""
@@ -248,11 +248,20 @@ class Consumer:
         resting = self._resting
         if resting.is_on and not resting.seconds:
             await resting.look()
-        if not resting.is_on and self._disks is not None and (why := self._disks.full()):
-            await resting.begin(machine_error(why, self._disks.recheck), min(one.lease for one in self._served))
+        if not resting.is_on and (why := self._full_disk()):
+            recheck = self._disks.recheck if self._disks is not None else None
+            await resting.begin(machine_error(why, recheck), min(one.lease for one in self._served))
         if any(resting.has_lasted(self._runtime.now() - since) for since in self._tried()):
             await resting.went_well()
         return resting.is_on
+
+    def _full_disk(self) -> str:
+        """Which disk has no room, as of a second ago."""
+        now = self._runtime.now()
+        if self._disks is None or now - self._looked_at_disks < _LOOK_EVERY:
+            return ""
+        self._looked_at_disks = now
+        return self._disks.full()
 
     def _tried(self) -> list[float]:
         return [lease.tries for lease in self._holding.values() if lease.tries is not None]
@@ -369,7 +378,8 @@ class Consumer:
         except Exception as error:
             await self._failed(lease, error)
         else:
-            if lease.ref is not None and not lease.fenced:
+            was_driven = self._independent or (lease.ref is not None and not lease.fenced)
+            if was_driven and lease.tries is not None:
                 await self._resting.went_well()
         finally:
             self._holding.pop((entry.batch, entry.id), None)

@@ -78,7 +78,10 @@ def run_role(options: RoleOptions) -> bool:
     """
     strays, key = Strays(), take_key()
     hide_access(options.url)
-    tempfile.gettempdir()  # looked for now: on a disk that is full by then there is none, as if none had ever been
+    try:
+        tempfile.gettempdir()  # looked for now: on a disk that is full by then there is none, as if none had ever been
+    except FileNotFoundError:  # it is full already: the role rests until there is room
+        tempfile.tempdir = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - the usual one
     if options.fetch_suite and options.suite:
         raise InputError("--suite and --fetch-suite are two answers to one question", remedy="give one of them")
     try:

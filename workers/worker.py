@@ -151,10 +151,12 @@ class Worker:
                 time.restart()
                 try:
                     verdict = await self._attempt(served, conversation, time, folder)
-                except TreeError as broken:  # of the suite's: its template cannot be copied, on no machine
-                    verdict = Over("workspace_error", str(broken))
+                except TreeError as no_template:  # of the suite's, on every machine
+                    verdict = Over("workspace_error", str(no_template))
                 match verdict:
                     case Answered(text):
+                        if self._disks is not None and served.suite.workspace is not None:
+                            self._disks.check()  # its code may have passed over what it could not write
                         return await self._seal(lease, served, conversation, text, folder)
                     case Over(why, detail):
                         if self._disks is not None and why in _MAY_BE_THE_DISKS:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -113,9 +114,8 @@ class Judge:
                 grade = await grade_of(said.text, self._suite)
                 if grade is not None:
                     data = said.text.encode("utf-8", "surrogatepass")
-                    kept = await insisted(
-                        bench.runtime, _INSIST, lambda data=data: bench.bus.put_blob(bench.ref.batch, data)
-                    )
+                    store = partial(bench.bus.put_blob, bench.ref.batch, data)
+                    kept = await insisted(bench.runtime, _INSIST, store)
                     value = json.dumps({"grade": grade.name, "judgement": kept}, ensure_ascii=False)
                     return self._judged(said, Score(grade.bin, value))
                 log.info("judgement.unparsed", said=_brief(said))
