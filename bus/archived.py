@@ -4,7 +4,7 @@
     retire_segment   what is on a disk and was read back goes from the stream, and the batch's row says so, in one step
 
 The row's word is what readers go by: everything up to `last` stands in `number` segments, whose chain of digests ends
-in `digest`; everything behind it is in the stream. `workers.segments` has the files.
+in `digest`; everything behind it is in the stream. `workers.histories.segments` has the files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Who held the event loop of a run's worker, and where in its code: what a worker whose loop is blocked can still say.
 
 Such a worker cannot beat, so all that the server sees of it is silence; its run is taken by others, who are blocked in
-their turn, and the run ends as poison. But a thread beside the loop knows the line (`workers.watchdog`), and writes it
-down here. It is a remark and no decision: no script reads it, no fence knows of it, and it goes with its batch.
+their turn, and the run ends as poison. But a thread beside the loop knows the line (`workers.processes.watchdog`), and
+writes it down here. It is a remark and no decision: no script reads it, no fence knows of it, and it goes with its
+batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Removing a batch from the server, once its archive is known to be true; `workers.pruning` is the command.
+"""Removing a batch from the server, once its archive is known to be true; `workers.histories.pruning` is the command.
 
     retire      one step: the batch is what was archived, and it is gone; a tombstone stands in its place
     clear       its other keys, in pieces: nobody finds them any more, and no script adds to them

@@ -74,7 +74,7 @@ class PrunedError(InputError):
             problem = f"batch {of!r} was pruned, in part: the history of {batch} is in {tombstone.file}"
             super().__init__(problem, remedy=f"to go on: evalbus prune {of}")
         else:
-            # A name that stands for the files of all partitions: see `workers.history_files.files_of`.
+            # A name that stands for the files of all partitions: see `workers.histories.history_files.files_of`.
             file = tombstone.file.removesuffix(f"{batch}.jsonl.zst") + f"{of}.jsonl.zst"
             problem = f"batch {of!r} was pruned: its history is in {file}, a file for each partition"
             super().__init__(problem, remedy=f"to look at it: evalbus import {quote(file)}")

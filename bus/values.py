@@ -118,7 +118,7 @@ class BatchSpec:
     replay_budget: int = 0
     reclaim_ms: int = 60_000
     gate: Mapping[str, float | int | str | Sequence[str]] = field(default_factory=dict)
-    """The gate's rules, as JSON has them: `workers.gate_rules`."""
+    """The gate's rules, as JSON has them: `workers.gating.rules`."""
     candidate: str = ""
     judge: str = ""
     limits: Mapping[str, int | str] = field(default_factory=dict)

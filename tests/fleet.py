@@ -36,7 +36,7 @@ from bus.recorded import Part, Recorded
 from bus.redis_bus import RedisBus
 from bus.types import BatchId, RunId
 from tests.suites import write_suite
-from workers.role_options import Role, RoleOptions
+from workers.processes.role_options import Role, RoleOptions
 from workers.runtime import SystemRuntime
 
 __all__ = [

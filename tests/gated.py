@@ -12,9 +12,9 @@ from typing import Any
 from bus.port import BatchStatus
 from bus.snapshot import ScoreRow, Snapshot
 from bus.types import BatchId, Digest, Plane, RunId
-from workers.gate_rules import GateRules
+from workers.gating.rules import GateRules
 from workers.gating.sources import Found
-from workers.outcome import Outcome, Tokens
+from workers.results.outcome import Outcome, Tokens
 
 __all__ = ["found", "snapshot"]
 

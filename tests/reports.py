@@ -21,11 +21,11 @@ from tests.explained import line
 from workers.explaining import svg
 from workers.explaining.steps import story_of
 from workers.explaining.why import explained
-from workers.gate import GateRules
-from workers.outcome import Outcome
-from workers.outcome import Tokens as Spent
+from workers.gating.gate import GateRules
 from workers.reporting.facts import Bucket, Event, Facts, Refusal, RefusalGroup, RunDetail, RunFacts, Tokens
 from workers.reporting.page import write_page
+from workers.results.outcome import Outcome
+from workers.results.outcome import Tokens as Spent
 
 __all__ = ["BEGAN", "details", "facts", "in_progress", "inconclusive", "renamed", "texts", "took", "written"]
 

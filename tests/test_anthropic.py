@@ -19,7 +19,7 @@ from workers.endpoints import (
     ToolCall,
     Usage,
 )
-from workers.model import Completion
+from workers.modelling.model import Completion
 
 
 def named(*datas: Mapping[str, object]) -> str:

@@ -47,19 +47,19 @@ from tests.fleet import Stage, case, eventually
 from tests.histories import exported, whole_history
 from tests.servers import RealServer
 from tests.test_steps_fences import ALL as WHOLE
-from workers.archivist import Archivist, Taken
 from workers.explaining.reading import read_file, read_server
-from workers.exporting import export_batch, exported_lines
-from workers.following import Following, archive_batch
-from workers.history_files import reading, writing
-from workers.keeping import parse_rule
-from workers.pruning import make_plan, prune
-from workers.replaying import replay_batch, replay_file
+from workers.histories.archivist import Archivist, Taken
+from workers.histories.exporting import export_batch, exported_lines
+from workers.histories.following import Following, archive_batch
+from workers.histories.history_files import reading, writing
+from workers.histories.keeping import parse_rule
+from workers.histories.pruning import make_plan, prune
+from workers.histories.replaying import replay_batch, replay_file
+from workers.histories.segments import SegmentFiles
 from workers.reporting.gather import fetched, gathered
+from workers.results.whole import whole_of
 from workers.runtime import SystemRuntime
-from workers.segments import SegmentFiles
 from workers.watching.tail import Tail
-from workers.whole import whole_of
 
 SEGMENT = 5  # entries
 LONG = 3_600_000  # ms
@@ -352,11 +352,11 @@ async def test_an_archivist_that_was_replaced_is_refused_and_that_is_recorded(
 
     async def meanwhile(point: str) -> None:
         if point == "archive.read" and not (await standing_of(batch.bus.link, batch.keys)).number:
-            monkeypatch.setattr("workers.archivist._point", _no_point)
+            monkeypatch.setattr("workers.histories.archivist._point", _no_point)
             await lapse(batch)
             assert await quick.tend(info) > 0
 
-    monkeypatch.setattr("workers.archivist._point", meanwhile)
+    monkeypatch.setattr("workers.histories.archivist._point", meanwhile)
     with pytest.raises(InputError, match="segment 1 of the history of batch 'b' was refused: another archivist has"):
         await slow.tend(info)
     standing = await standing_of(batch.bus.link, batch.keys)
@@ -492,7 +492,7 @@ async def test_what_cannot_be_read_back_is_not_trimmed(
         packed[len(packed) // 2] ^= 1
         file.write_bytes(packed)
 
-    monkeypatch.setattr("workers.segment_writing._forget_cached", damage)
+    monkeypatch.setattr("workers.histories.segment_writing._forget_cached", damage)
     with pytest.raises(EvalbusError, match="000001-"):
         await archivist_of(batch, tmp_path).tend(info)
     assert await length(batch) == there

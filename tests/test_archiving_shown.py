@@ -20,10 +20,10 @@ from tests.fleet import Stage, case
 from tests.test_archiving_live import archivist_of, info_of
 from tests.test_serve import close, open_house
 from tests.test_top import seated
-from workers.exporting import export_batch
 from workers.gating.sources import from_file
-from workers.importing import checked
-from workers.replaying import replay_batch, replay_file
+from workers.histories.exporting import export_batch
+from workers.histories.importing import checked
+from workers.histories.replaying import replay_batch, replay_file
 from workers.watching.top import RunScreen
 
 pytestmark = pytest.mark.usefixtures("patient_pages")

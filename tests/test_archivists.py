@@ -25,11 +25,11 @@ from tests.fleet import eventually
 from tests.soak import soaked
 from tests.test_archiving_live import archivist_of, info_of, length
 from tests.test_steps_fences import ALL as WHOLE
-from workers.archive_place import check_archive, probe
-from workers.archivist import Archivist, Taken
-from workers.following import Following
-from workers.history_files import reading
-from workers.segments import SegmentFiles
+from workers.histories.archive_place import check_archive, probe
+from workers.histories.archivist import Archivist, Taken
+from workers.histories.following import Following
+from workers.histories.history_files import reading
+from workers.histories.segments import SegmentFiles
 
 QUICK = 200  # ms
 
@@ -53,7 +53,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         read[file.name] += 1
         return real(file)
 
-    monkeypatch.setattr("workers.segments.reading", counted)
+    monkeypatch.setattr("workers.histories.segments.reading", counted)
     return read
 
 
@@ -116,7 +116,7 @@ async def test_who_holds_the_archive_renews_it_while_it_writes_and_while_nothing
         await archivist.keep(info)
         return await _renewed(batch, idle)
 
-    monkeypatch.setattr("workers.archivist._point", slow)
+    monkeypatch.setattr("workers.histories.archivist._point", slow)
     assert await archivist.tend(info) > 1
     assert written
     idle: list[int] = []
@@ -222,7 +222,7 @@ async def test_two_that_begin_at_once_do_not_stop_each_other(
         real(file)
         files.clear_unfinished()
 
-    monkeypatch.setattr("workers.archive_place.os.close", meanwhile)
+    monkeypatch.setattr("workers.histories.archive_place.os.close", meanwhile)
     probe(files.directory)
     files.make()
     assert check_archive(files.directory) == files.directory.resolve()
@@ -236,7 +236,7 @@ async def test_a_batch_that_cannot_be_read_holds_up_no_other(
     other = await Batch.open(server.address(), name="a")
     await other.wire.call("HSET", other.keys.batch_row, "spec", "{}")
     await batch.scored()
-    monkeypatch.setattr("workers.following._LOOK_EVERY", 0.01)
+    monkeypatch.setattr("workers.histories.following._LOOK_EVERY", 0.01)
     following = Following(batch.bus, archivist_of(batch, tmp_path, segment=2), None)
     with structlog.testing.capture_logs() as said:
         task = asyncio.create_task(following.run())

@@ -18,8 +18,8 @@ from bus.port import BatchStatus
 from tests.gated import found
 from workers.gating.calibrating import calibrated, check_targets, repeat, show
 from workers.gating.sources import Found
-from workers.interrupt import Interrupted
 from workers.job import JobOptions
+from workers.processes.interrupt import Interrupted
 
 
 def repeats(count: int, *, seed: int = 1, rate: float = 0.7, cases: int = 40, **gate: object) -> list[Found]:

@@ -24,9 +24,9 @@ from tests.model_calls import LIMITS, at, figures, opened_call, succeeded
 from tests.peer import peer
 from tests.suites import MINIMAL, make_suite
 from tests.waiting import soon, until
-from workers import logs
 from workers.catalogue import Served
 from workers.consumer import Consumer, Handler, Lease, Serving
+from workers.processes import logs
 from workers.run import Run
 from workers.runtime import SystemRuntime
 from workers.solving import SolverError, make_solver

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from workers import nursery_client
-from workers.commands import CommandError, Finished, Limits, clean_environment, fill, run_limited
+from workers.processes import nursery_client
+from workers.processes.commands import CommandError, Finished, Limits, clean_environment, fill, run_limited
 
 PATIENCE = 60.0
 """Seconds that a condition may take on a busy machine; tests wait for the condition, not for this."""
@@ -298,7 +298,7 @@ class TestNothingIsLeft:
                 "-c",
                 "import asyncio, sys\n"
                 "from pathlib import Path\n"
-                "from workers.commands import run_limited\n"
+                "from workers.processes.commands import run_limited\n"
                 "script = 'sleep 600 & echo $! > child; echo $$ > pid; wait'\n"
                 "asyncio.run(run_limited(['sh', '-c', script], cwd=Path(sys.argv[1]), timeout=600))\n",
                 str(tmp_path),

@@ -12,9 +12,9 @@ from bus.target import Target
 from tests.model_stage import ModelStage, OnServer
 from tests.suites import COMPARED
 from tests.test_roles import BATCH
-from workers import first_holes
-from workers.first_holes import FirstHoles
-from workers.whole import whole_of
+from workers.results import first_holes
+from workers.results.first_holes import FirstHoles
+from workers.results.whole import whole_of
 
 CASES = "".join(
     f'{{"id": "{name}", "input": "{asked}", "target": "ONE"}}\n'

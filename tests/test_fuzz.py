@@ -30,7 +30,7 @@ from workers.endpoints.failures import Failures
 from workers.endpoints.sse import EventTooLarge, SseDecoder
 from workers.endpoints.values import EndpointSpec
 from workers.formats.yaml_file import YamlFile
-from workers.history_files import reading
+from workers.histories.history_files import reading
 from workers.suite import load_suite
 
 HISTORY = Path(__file__).parent / "histories_of_releases" / "schema-1.jsonl.zst"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bus.errors import InputError
 from bus.port import BatchStatus
-from workers.gate import GateRules, GateVerdict, GateWord, judge_gate
+from workers.gating.gate import GateRules, GateVerdict, GateWord, judge_gate
 
 
 @dataclass(frozen=True)

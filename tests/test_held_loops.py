@@ -19,7 +19,7 @@ from bus.tombstones import Tombstone
 from bus.types import Digest, RunId
 from tests.batches import Batch, opened
 from tests.fleet import Stage, case, eventually
-from workers.held_loops import HeldLoopNews, rows_with_held_loops
+from workers.processes.held_loops import HeldLoopNews, rows_with_held_loops
 
 A = RunId("c0#1")
 HELD = HeldLoop("w1", 5.0, "agent.py:8")

@@ -31,7 +31,7 @@ from bus.wire import Reply
 from tests.batches import W1, W2, Batch, opened
 from tests.model_calls import answered, asked
 from tests.test_steps_fences import ALL, fan_out
-from workers.exporting import export_batch, exported_lines
+from workers.histories.exporting import export_batch, exported_lines
 
 ONE = next_head(EMPTY_HEAD, "one")
 

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from bus.errors import InputError, ViolationError
-from workers.history_files import LONGEST_LINE, check_target, is_history, reading, writing
+from workers.histories.history_files import LONGEST_LINE, check_target, is_history, reading, writing
 
 CONTENT = b"".join(b'{"number":%d}\n' % number for number in range(400))
 

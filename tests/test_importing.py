@@ -46,11 +46,11 @@ from tests.test_steps_fences import ALL
 from workers.catalogue import Catalogue
 from workers.cli import app
 from workers.explaining.reading import read_server
-from workers.importing import checked, put_back
+from workers.histories.importing import checked, put_back
+from workers.histories.keeping import parse_rule
+from workers.histories.pruning import make_plan, prune
+from workers.histories.replaying import replay_batch
 from workers.job import fetch_outcome
-from workers.keeping import parse_rule
-from workers.pruning import make_plan, prune
-from workers.replaying import replay_batch
 from workers.runtime import SystemRuntime
 from workers.watching.looking import Watcher
 
@@ -466,7 +466,7 @@ async def test_a_pruned_batch_s_archive_is_imported_over_its_tombstone_and_prune
             await prune(batch.bus, plan, tmp_path, Console(file=io.StringIO()))
         else:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("workers.pruning.clear", killed)
+                patch.setattr("workers.histories.pruning.clear", killed)
                 with pytest.raises(ServerUnreachable):
                     await prune(batch.bus, plan, tmp_path, Console(file=io.StringIO()))
         tombstone = await batch.bus.tombstone(batch.name)

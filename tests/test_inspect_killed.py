@@ -15,7 +15,7 @@ from bus.port import RunState
 from tests.fleet import Stage, Watch, eventually
 from tests.inspected import flat, reduced, undisturbed
 from tests.suites import write_suite
-from workers.role_options import Role
+from workers.processes.role_options import Role
 from workers.suite import load_suite
 
 pytestmark = [

@@ -14,7 +14,7 @@ import pytest
 from bus.types import BatchId, ConsumerId, Gen, RunId
 from tests.suites import MINIMAL
 from tests.test_roles import Stage, stage
-from workers.leftovers import clear_leftovers
+from workers.processes.leftovers import clear_leftovers
 from workers.workspace import directory_of, discard, make_directory
 
 __all__ = ["stage"]
@@ -70,7 +70,7 @@ def test_what_cannot_be_removed_keeps_nobody_from_starting(tmp_path: Path, monke
 
     attempt(tmp_path, OWN)
     with monkeypatch.context() as broken:
-        broken.setattr("workers.leftovers.remove_tree", fails)
+        broken.setattr("workers.processes.leftovers.remove_tree", fails)
         assert len(cleared(tmp_path)) == 1
     assert cleared(tmp_path) == set()
     clear_leftovers(tmp_path / "missing", OWN).join(10)

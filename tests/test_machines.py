@@ -29,10 +29,10 @@ from workers import archives, trees
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.job import spec_of
-from workers.machine import Disks, fault_of, insisted, machine_error
 from workers.namesakes import Namesakes
 from workers.planner import Planner
-from workers.resting import Rest, Resting
+from workers.processes.machine import Disks, fault_of, insisted, machine_error
+from workers.processes.resting import Rest, Resting
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
 from workers.worker import Worker

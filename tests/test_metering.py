@@ -11,7 +11,7 @@ import pytest
 from bus.port import Chunk
 from workers import redaction
 from workers.endpoints import Piece, Usage
-from workers.metering import Expectation, Meter
+from workers.modelling.metering import Expectation, Meter
 
 
 def test_a_figure_of_the_endpoints_is_not_added_up() -> None:

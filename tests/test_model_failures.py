@@ -20,7 +20,7 @@ from workers import redaction
 from workers.job import fetch_outcome
 from workers.lab import Lab
 from workers.lab.mischief import Api
-from workers.outcome import render
+from workers.results.outcome import render
 
 IN_MEMORY = pytest.mark.parametrize("stage", ["memory"], indirect=True)
 ON_SERVER = pytest.mark.parametrize("stage", ["server"], indirect=True)

@@ -13,7 +13,7 @@ from bus.types import BatchId, ConsumerId, Plane
 from tests.suites import make_suite, write_suite
 from workers.catalogue import Catalogue
 from workers.job import spec_of
-from workers.model_plane import ModelPlane, rates_of
+from workers.modelling.plane import ModelPlane, rates_of
 from workers.runtime import SystemRuntime
 from workers.suite import load_suite
 from workers.worker import Worker

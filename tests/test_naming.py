@@ -13,7 +13,7 @@ import pytest
 from bus.errors import InputError
 from bus.types import ConsumerId
 from workers import naming
-from workers.leftovers import clear_leftovers
+from workers.processes.leftovers import clear_leftovers
 
 
 @pytest.mark.parametrize("name", ["", " ", "a/b", "../x", "..", ".hidden", "two words", "a\nb", "ü", "x" * 201])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from workers.numbers import Interval, bounds, wilson
+from workers.results.numbers import Interval, bounds, wilson
 
 
 @st.composite

@@ -29,12 +29,12 @@ from tests.fleet import Command, Stage, case
 from tests.model_stage import BATCH, SHORT, A, InMemory, ModelStage, Moment, suite_of
 from tests.test_model_calls import ASKS_ONCE
 from tests.test_roles import ONE_CASE
-from workers import logs
 from workers.lab import Lab
 from workers.observing.observed import STEPS, Observer, Step, observed
 from workers.observing.polling import poll_batches
 from workers.observing.prometheus import Metrics, Place, serve_metrics
 from workers.observing.tracing import Tracing, providers, trace_id_of, wanted
+from workers.processes import logs
 
 
 class Watched(InMemory):
@@ -299,7 +299,7 @@ def _port_of(command: Command) -> int:
 def test_logs_are_for_machines_or_for_people(tmp_path: Path, form: str, told: str) -> None:
     """Either way each line says whose it is."""
     code = (
-        "from workers import logs; import structlog; logs.configure(role='worker', consumer='w1'); "
+        "from workers.processes import logs; import structlog; logs.configure(role='worker', consumer='w1'); "
         "structlog.get_logger('x').info('role.started')"
     )
     done = subprocess.run(

@@ -16,8 +16,8 @@ from bus.errors import ViolationError
 from bus.port import BatchInfo, BatchSpec, BatchStatus, Counters, RunRow, RunState
 from bus.snapshot import Snapshot
 from bus.types import BatchId, Digest, Plane, RunId
-from workers.gate import GateWord
-from workers.outcome import Outcome, Tokens, render
+from workers.gating.gate import GateWord
+from workers.results.outcome import Outcome, Tokens, render
 
 SPEC = BatchSpec(
     batch=BatchId("repair"),

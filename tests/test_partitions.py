@@ -19,8 +19,8 @@ from bus.values import Part
 from tests.fleet import Stage, case, eventually, read_export
 from tests.parted import ROOT, RUNS, ended, parts_on, spec
 from workers.job import fetch_outcome
+from workers.results.whole import closing_of, counters_of, whole_of
 from workers.suite import load_suite
-from workers.whole import closing_of, counters_of, whole_of
 
 # --- dealing out -----------------------------------------------------------------------------------------
 

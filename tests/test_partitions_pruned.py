@@ -13,10 +13,10 @@ from bus.target import Target
 from bus.types import BatchId
 from tests.parted import ROOT, ended, parts_on, spec
 from tests.test_partitions_shown import console, text_of
-from workers.keeping import parse_rule
-from workers.pruning import make_plan, prune
-from workers.status import show_all
-from workers.whole import whole_of, wholes
+from workers.histories.keeping import parse_rule
+from workers.histories.pruning import make_plan, prune
+from workers.results.status import show_all
+from workers.results.whole import whole_of, wholes
 
 
 async def test_partitions_are_one_batch_to_the_rules_that_keep_some(server: Target, tmp_path: Path) -> None:

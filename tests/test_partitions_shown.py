@@ -20,19 +20,19 @@ from bus.types import RunId
 from tests.batches import W2, Batch
 from tests.explained import line
 from tests.parted import ROOT, RUNS, ended, parts_on, spec
-from workers import reviewing
-from workers.derived import joined
 from workers.explaining.reading import read_file
-from workers.exporting import export_whole
 from workers.gating.sources import from_file
+from workers.histories.exporting import export_whole
+from workers.histories.replaying import batches_of, derive_batch, heads_of, show_joint
 from workers.job import fetch_outcome
-from workers.prevented import Watch
-from workers.replaying import batches_of, derive_batch, heads_of, show_joint
 from workers.reporting.command import write_report
 from workers.reporting.gather import fetched, gathered
 from workers.reporting.lives import Lives
-from workers.showing import show_batch
-from workers.showing_files import show_file
+from workers.results import reviewing
+from workers.results.derived import joined
+from workers.results.prevented import Watch
+from workers.results.showing import show_batch
+from workers.results.showing_files import show_file
 
 
 def console() -> Console:

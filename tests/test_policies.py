@@ -31,7 +31,7 @@ from tests.model_calls import LIMITS, answered, asked, at, opened_call, succeede
 from tests.test_steps_fences import ALL
 from tests.tool_calls import BOUND_MS, INVERSES, START_MS, Tools
 from workers.cli import app
-from workers.prevented import sparkline
+from workers.results.prevented import sparkline
 
 TOOLS = {"ack_bound_ms": BOUND_MS, "inverses": INVERSES}
 

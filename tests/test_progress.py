@@ -9,7 +9,7 @@ import pty
 import pytest
 
 from bus.port import BatchStatus, Counters
-from workers.progress import Glance, Pace, Progress
+from workers.results.progress import Glance, Pace, Progress
 
 
 def counters(done: int, *, intended: int = 40, holes: int = 0, status: BatchStatus = BatchStatus.OPEN) -> Counters:

@@ -41,12 +41,12 @@ from tests.servers import RealServer
 from tests.test_steps_fences import ALL as WHOLE
 from tests.waiting import soon
 from tests.walks import SPEC, steps
-from workers import archiving, pruning
-from workers.archiving import archive, directory_of_its_own
-from workers.history_files import reading, writing
-from workers.keeping import Ended, kept, parse_rule
-from workers.pruning import PruneOptions, make_plan, prune
-from workers.replaying import replay_file
+from workers.histories import archiving, pruning
+from workers.histories.archiving import archive, directory_of_its_own
+from workers.histories.history_files import reading, writing
+from workers.histories.keeping import Ended, kept, parse_rule
+from workers.histories.pruning import PruneOptions, make_plan, prune
+from workers.histories.replaying import replay_file
 from workers.runtime import SystemRuntime
 
 T = TypeVar("T")

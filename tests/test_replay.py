@@ -46,9 +46,9 @@ from tests.test_two_buses import CALLS_AND_TOOLS, LIFE, STEPS, Session, plain_sp
 from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Twins
 from workers.cli import app
 from workers.explaining.reading import read_file
-from workers.history_files import reading, writing
+from workers.histories.history_files import reading, writing
+from workers.histories.replaying import replay_batch, replay_file
 from workers.lab import Lab
-from workers.replaying import replay_batch, replay_file
 
 GOLDEN = Path(__file__).parent / "histories_of_releases"
 HEADS = {"schema-1.jsonl.zst": "f66e48e1db818683d947dc526ac99800e6ade8e7f96f5d19261410271c4af452"}

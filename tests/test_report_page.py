@@ -26,8 +26,8 @@ from tests.histories import whole_history
 from tests.reports import facts, in_progress, inconclusive, texts, written
 from tests.test_steps_fences import ALL
 from workers.cli import app
-from workers.outcome import trials_told
 from workers.reporting.command import page_of
+from workers.results.outcome import trials_told
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 

@@ -25,8 +25,8 @@ from tests.test_roles import BATCH, SUITE
 from workers import redaction
 from workers.job import spec_of
 from workers.lab import Lab
+from workers.processes.role_options import Role
 from workers.rescoring import check_source, next_name
-from workers.role_options import Role
 from workers.suite import Suite
 
 C = RunId("c#1")

@@ -17,7 +17,7 @@ from tests.model_stage import A, B, OnServer
 from tests.test_roles import BATCH
 from workers import redaction
 from workers.lab import Lab
-from workers.reviewing import give_up, judge_again, show
+from workers.results.reviewing import give_up, judge_again, show
 
 REVIEW = '[judge]\npolicy = "review"\n'
 ONCE, RIGHT = "GRADE: C | wrong-model*1", "GRADE: C"

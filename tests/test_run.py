@@ -17,8 +17,8 @@ import pytest
 
 from bus.errors import InputError
 from tests.fleet import Done, Stage, case, commits, eventually, read_export
-from workers.fleet import Fleet
-from workers.role_options import Role, RoleOptions
+from workers.processes.fleet import Fleet
+from workers.processes.role_options import Role, RoleOptions
 
 pytestmark = [
     pytest.mark.process,

@@ -15,7 +15,7 @@ import pytest
 
 from bus.port import Group, RunRow, RunState
 from tests.fleet import Command, Process, Stage, Watch, case, commits, eventually, read_export
-from workers.role_options import Role
+from workers.processes.role_options import Role
 
 pytestmark = [
     pytest.mark.process,

@@ -14,9 +14,9 @@ from bus.target import Target
 from tests.fleet import Stage, case, eventually
 from tests.servers import RealServer
 from workers.bundle import BUNDLE_KEY, BundleKey, take_key
-from workers.model_table import ModelTable
+from workers.modelling.table import ModelTable
+from workers.processes.role_options import Role
 from workers.redaction import forget, hide_access, hide_variable, redacted
-from workers.role_options import Role
 from workers.secret_files import glance, secret
 from workers.tools.headers import complaint, headers_of
 

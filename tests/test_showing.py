@@ -20,10 +20,10 @@ from tests.suites import COMPARED
 from tests.test_roles import BATCH
 from workers import redaction
 from workers.events import said_in
-from workers.exporting import export_batch
+from workers.histories.exporting import export_batch
 from workers.lab import Lab
-from workers.showing import Shown, show_batch, show_run, tell
-from workers.showing_files import show_file
+from workers.results.showing import Shown, show_batch, show_run, tell
+from workers.results.showing_files import show_file
 
 CASES = """\
 {"id": "a", "input": "one", "target": "ONE"}

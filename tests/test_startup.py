@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.fleet import Stage, case
-from workers.role_options import Role
+from workers.processes.role_options import Role
 
 ROOT = Path(__file__).parents[1]
 

@@ -19,7 +19,7 @@ from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.contingency_tables import mcnemar
 
 from bus.types import RunId
-from workers.numbers import wilson
+from workers.results.numbers import wilson
 from workers.statistics.clusters import Cluster, alikeness, clustered
 from workers.statistics.flips import alarms, flips, noise
 from workers.statistics.paired import paired
@@ -443,7 +443,8 @@ def test_runs_are_grouped_by_case_whatever_the_cases_are_called() -> None:
 def test_nothing_of_it_loads_numpy_before_a_figure_needs_it() -> None:
     """A closing screen shows errors and pass@k; half a second of imports is not theirs to pay."""
     code = (
-        "import sys, workers.outcome, workers.statistics.flips, workers.statistics.paired, workers.statistics.power;"
+        "import sys, workers.results.outcome; "
+        "from workers.statistics import flips, paired, power; "
         "print([name for name in ('scipy', 'numpy') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -27,7 +27,7 @@ from tests.waiting import soon, until
 from workers.catalogue import Served
 from workers.consumer import Consumer, Handler, Serving
 from workers.planner import Planner
-from workers.role_options import Role
+from workers.processes.role_options import Role
 from workers.runtime import SystemRuntime
 from workers.suite import Suite
 

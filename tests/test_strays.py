@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[1]
 BEGIN = """\
 import os, signal, subprocess, sys, time
 from bus import keeper
-from workers import nursery
-from workers.strays import Strays
+from workers.processes import nursery
+from workers.processes.strays import Strays
 
 def sleeper(*more, **how):
     return subprocess.Popen(["sleep", "600", *more], **how)

@@ -16,7 +16,7 @@ from bus.errors import InputError
 from bus.types import RunId
 from tests.suites import MINIMAL, make_suite, write_suite
 from workers.cases import Case
-from workers.commands import Limits
+from workers.processes.commands import Limits
 from workers.suite import ScorerTable, SolverTable, Suite, load_suite
 
 FULL = """\

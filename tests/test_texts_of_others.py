@@ -23,8 +23,8 @@ from tests.histories import exported
 from tests.test_archiving_live import archivist_of, info_of
 from tests.test_checker import checked, holds
 from tests.test_steps_fences import ALL
-from workers.exporting import exported_lines
-from workers.replaying import replay_file
+from workers.histories.exporting import exported_lines
+from workers.histories.replaying import replay_file
 
 HALF = b"\xed\xa0\xbd"
 """Half of a surrogate pair, as a client with another JSON library would send it: U+D83D."""

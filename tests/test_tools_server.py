@@ -27,8 +27,8 @@ from tests.tool_server import ToolServer
 from tests.waiting import soon, until
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
+from workers.results.status import show_one
 from workers.runtime import SystemRuntime
-from workers.status import show_one
 from workers.tools.observing import UNDONE
 from workers.tools.serving import Together, Toolroom
 from workers.tools.slots import Slot

@@ -11,7 +11,7 @@ import pytest
 import workers.workspace
 from bus.types import BatchId, Gen, RunId
 from tests.suites import MINIMAL, make_suite
-from workers.commands import CommandError
+from workers.processes.commands import CommandError
 from workers.trees import TreeError, tree_hash
 from workers.workspace import OutsideWorkspaceError, Workspace, directory_of, prepare
 

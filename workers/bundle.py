@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from bus.errors import InputError
 from bus.types import BatchId, Digest
 from workers.archives import pack, unpack
-from workers.machine import OF_ITS_OWN, fault_of, machine_error
+from workers.processes.machine import OF_ITS_OWN, fault_of, machine_error
 from workers.redaction import hide
 from workers.secret_files import FILE, secret
 from workers.suite import Suite

@@ -31,8 +31,8 @@ from bus.port import BatchInfo, BatchSpec, Bus
 from bus.types import BatchId, RunId
 from workers import usercode
 from workers.inspecting.target import file_of
+from workers.results.whole import whole_of
 from workers.suite import Suite, load_suite
-from workers.whole import whole_of
 
 __all__ = ["Catalogue", "Served"]
 

@@ -13,7 +13,7 @@ give:   a run that only waits, for room at an endpoint or for its tool calls, go
 wait:   what cannot be claimed yet stays ours and is renewed, but takes no slot: what it waits for may need that one.
         Meanwhile nothing new is read; it would wait, too.
 rest:   a machine on which one could not be driven (its disk is full, say) hands it back and takes nothing for a while.
-        It would be the quickest of all to fail at the next one, and the one after (`workers.resting`).
+        It would be the quickest of all to fail at the next one, and the one after (`workers.processes.resting`).
 fenced: a beat that is refused cancels the task that held the lease. CancelledError is no Exception, so a solver
         does not swallow it by accident; and everything that it still says is refused by the scripts anyway.
 """
@@ -32,10 +32,10 @@ from bus.errors import ArtifactMissing, EvalbusError, MachineError, ServerError
 from bus.port import BatchSpec, Bus, Entry, Group, Held, Ref, Runtime
 from bus.types import BatchId, ConsumerId, Digest, EntryId, LeaseId
 from workers.catalogue import Served
-from workers.machine import Disks, fault_of, machine_error
 from workers.namesakes import Namesakes
+from workers.processes.machine import Disks, fault_of, machine_error
+from workers.processes.resting import Resting, Told
 from workers.quarantine import Owner, Place, Quarantine
-from workers.resting import Resting, Told
 from workers.solver_time import SolverTime
 from workers.suite import Suite
 

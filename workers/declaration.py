@@ -23,7 +23,7 @@ from workers.cases import Case
 from workers.field_map import FieldMap
 from workers.inspecting.table import InspectTable, filled
 from workers.judging.binding import Binding
-from workers.model_table import ModelTable, Target
+from workers.modelling.table import ModelTable, Target
 from workers.quantities import share_of
 from workers.scorer_table import ScorerTable
 from workers.tables import (

@@ -30,33 +30,33 @@ from bus.port import BatchInfo, BatchSpec, BatchStatus
 from bus.rights import ARCHIVING, COMMANDS
 from bus.server_url import parse_url
 from bus.types import BatchId, Durability, Plane
-from workers import nursery
-from workers.archive_place import check_archive
 from workers.brief import brief
 from workers.bundle import BundleKey, publish, take_key
 from workers.endpoint_news import EndpointNews
 from workers.files import check_writable, write_whole
-from workers.first_holes import FirstHoles
-from workers.fleet import Fleet
 from workers.gating.baseline import with_own_baseline
-from workers.held_loops import HeldLoopNews, with_held_loops
-from workers.interrupt import Interrupted
+from workers.histories.archive_place import check_archive
 from workers.judging.binding import other_judge
-from workers.model_table import other_model
+from workers.modelling.table import other_model
 from workers.naming import fleet_place
-from workers.outcome import Outcome
-from workers.progress import Progress
+from workers.processes import nursery
+from workers.processes.fleet import Fleet
+from workers.processes.held_loops import HeldLoopNews, with_held_loops
+from workers.processes.interrupt import Interrupted
+from workers.processes.rests import RestNews
+from workers.processes.role_options import Role, RoleOptions
+from workers.processes.strays import Strays
 from workers.redaction import hide_access
 from workers.rescoring import check_source, next_name
-from workers.rests import RestNews
-from workers.role_options import Role, RoleOptions
+from workers.results.first_holes import FirstHoles
+from workers.results.outcome import Outcome
+from workers.results.progress import Progress
+from workers.results.whole import Closing, Whole, closing_of, counters_of, whole_of, wholes
 from workers.runtime import SystemRuntime
 from workers.secret_files import glance
-from workers.strays import Strays
 from workers.suite import Suite, load_suite
 from workers.tools.tables import tool_limits
 from workers.trees import ignored
-from workers.whole import Closing, Whole, closing_of, counters_of, whole_of, wholes
 
 __all__ = ["Fetched", "JobOptions", "batch_name", "fetch_outcome", "fetched", "info_of", "log_directory", "run_job"]
 
@@ -348,7 +348,7 @@ async def _run_batch(
     whole = await whole_of(bus, name)
     assert whole is not None, "what was declared is there"
     if options.archive is not None:
-        from workers.standing import check_goes_on, left_behind  # noqa: PLC0415 - most runs archive nothing
+        from workers.histories.standing import check_goes_on, left_behind  # noqa: PLC0415 - most runs archive nothing
 
         await check_goes_on(bus, whole.parts, options.archive)
     strays = Strays()

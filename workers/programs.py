@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bus.errors import InputError, MachineError
-from workers.commands import clean_environment
-from workers.machine import machine_error
+from workers.processes.commands import clean_environment
+from workers.processes.machine import machine_error
 
 __all__ = ["absent", "check_present", "fault_of_absence"]
 

@@ -6,7 +6,7 @@ batch has. This module is what a fleet starts over and over, so it imports nothi
 
 from __future__ import annotations
 
-from workers import starting  # isort: skip - before everything else
+from workers.processes import starting  # isort: skip - before everything else
 
 import asyncio
 import contextlib
@@ -29,25 +29,25 @@ from bus.home import home_directory
 from bus.port import BatchInfo, Group
 from bus.rights import ARCHIVING, COMMANDS
 from bus.types import BatchId, ConsumerId
-from workers import logs, nursery_client
 from workers.bundle import BundleKey, fetch, take_key
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
-from workers.leftovers import clear_leftovers
-from workers.loop_teller import teller
-from workers.machine import Disks
 from workers.naming import checked_name, made_up_name
 from workers.observing.starting import Observing, observing
 from workers.planner import Planner
+from workers.processes import logs, nursery_client
+from workers.processes.leftovers import clear_leftovers
+from workers.processes.loop_teller import teller
+from workers.processes.machine import Disks
+from workers.processes.rests import telling
+from workers.processes.role_options import STOPPED, Role, RoleOptions
+from workers.processes.strays import Strays
+from workers.processes.watchdog import Tell, watching
 from workers.redaction import hide_access
-from workers.rests import telling
-from workers.role_options import STOPPED, Role, RoleOptions
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
-from workers.strays import Strays
 from workers.suite import Suite, load_suite
 from workers.tools.serving import Together, Toolroom
-from workers.watchdog import Tell, watching
 from workers.worker import Worker
 
 __all__ = ["run_role"]
@@ -182,9 +182,9 @@ async def _built(
 
 def _with_archivist(planner: Planner, bus: ServerBus, options: RoleOptions) -> _Stoppable:
     # Most planners have none, and a process is to be up soon.
-    from workers.archive_place import SEGMENT, check_archive  # noqa: PLC0415
-    from workers.archivist import Archivist  # noqa: PLC0415
-    from workers.following import Beside, Following  # noqa: PLC0415
+    from workers.histories.archive_place import SEGMENT, check_archive  # noqa: PLC0415
+    from workers.histories.archivist import Archivist  # noqa: PLC0415
+    from workers.histories.following import Beside, Following  # noqa: PLC0415
 
     archivist = Archivist(bus, check_archive(Path(str(options.archive))), options.segment or SEGMENT)
     following = Following(bus, archivist, BatchId(options.batch) if options.batch else None)

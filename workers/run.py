@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bus.types import Gen, RunId
 from workers.cases import Case
-from workers.model import Missing, Model
+from workers.modelling.model import Missing, Model
 from workers.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -61,6 +61,6 @@ class Run:
     note: Note = _nowhere
     """`await run.note(text)` adds an event to the run's transcript, where it stays whatever becomes of the run."""
     model: Model = _NO_MODEL
-    """`await run.model.complete(messages)` asks the suite's model; see `workers.model`."""
+    """`await run.model.complete(messages)` asks the suite's model; see `workers.modelling.model`."""
     tools: Tools = _NO_TOOLS
     """The suite's tools; see `workers.tools`."""

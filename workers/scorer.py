@@ -32,8 +32,8 @@ from workers.catalogue import Served
 from workers.consumer import Lease
 from workers.judging.binding import other_judge
 from workers.judging.judge import Bench, Judge, Judged
-from workers.machine import OF_ITS_OWN, Disks, fault_of, insisted, machine_error
-from workers.model_plane import LimitsOf
+from workers.modelling.plane import LimitsOf
+from workers.processes.machine import OF_ITS_OWN, Disks, fault_of, insisted, machine_error
 from workers.programs import check_present
 from workers.redaction import redacted
 from workers.scoring import ComparingScorer, Score, Scorer, ScorerError, Sealed, make_scorer

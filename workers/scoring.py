@@ -32,11 +32,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.errors import EvalbusError
 from workers.cases import Case
-from workers.commands import CommandError, Finished, fill, passed_on, run_limited
 from workers.comparing import Compare, TargetError, includes, is_exact, is_number, patterns_of
-from workers.machine import OF_ITS_OWN, fault_of
+from workers.processes.commands import CommandError, Finished, fill, passed_on, run_limited
+from workers.processes.machine import OF_ITS_OWN, fault_of
+from workers.processes.searching import SearchError, is_found
 from workers.programs import fault_of_absence
-from workers.searching import SearchError, is_found
 from workers.suite import Suite, function_of
 from workers.trees import TreeError
 from workers.usercode import UserCodeError, call_apart, describe

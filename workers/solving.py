@@ -2,7 +2,7 @@
 
 Whatever the candidate's code does wrong is a `SolverError` with one line for the hole that the run becomes. The
 rest passes: a cancellation (the worker is stopping, or the run's lease is gone) must not be taken for the
-candidate's failure, and is never swallowed here; nor may the machine's (`workers.machine`).
+candidate's failure, and is never swallowed here; nor may the machine's (`workers.processes.machine`).
 
 The overall time of a run is the worker's to keep; a command's own limits are kept here.
 """
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import structlog
 
 from workers.cases import Case
-from workers.commands import CommandError, fill, passed_on, run_limited
-from workers.machine import fault_of
+from workers.processes.commands import CommandError, fill, passed_on, run_limited
+from workers.processes.machine import fault_of
 from workers.programs import fault_of_absence
 from workers.redaction import redacted
 from workers.run import Run

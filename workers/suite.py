@@ -33,7 +33,7 @@ from workers.complaints import complain
 from workers.declaration import Place, Suite
 from workers.inspecting.target import file_of, is_target, plain, target_of
 from workers.judging.prompt import JudgePrompt
-from workers.model_table import ModelTable, Target
+from workers.modelling.table import ModelTable, Target
 from workers.own_names import check_own_names
 from workers.redaction import hide_variable
 from workers.rows import read_text

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from workers.commands import Limits
+from workers.processes.commands import Limits
 from workers.quantities import duration, size
 
 __all__ = [
@@ -145,7 +145,7 @@ class LimitsTable(Table):
 
     @property
     def of_commands(self) -> Limits:
-        """As `workers.commands` takes them."""
+        """As `workers.processes.commands` takes them."""
         return Limits(self.cpu, self.memory, self.processes, self.output, self.file, self.open_files)
 
 

@@ -27,12 +27,13 @@ from workers.cases import Case
 from workers.catalogue import Served
 from workers.consumer import Lease
 from workers.conversation import Again, Answered, Broken, Conversation, Over, Verdict, event_json
-from workers.machine import Disks, fault_of, insisted
-from workers.model import Model
-from workers.model_attempt import Site
-from workers.model_calls import ModelCalls
-from workers.model_plane import LimitsOf, ModelPlane
-from workers.model_table import other_model
+from workers.modelling.attempt import Site
+from workers.modelling.calls import ModelCalls
+from workers.modelling.model import Model
+from workers.modelling.plane import LimitsOf, ModelPlane
+from workers.modelling.table import other_model
+from workers.processes.machine import Disks, fault_of, insisted
+from workers.processes.watchdog import OF_RUN
 from workers.programs import check_present
 from workers.redaction import redacted
 from workers.run import Run, seed_of
@@ -41,7 +42,6 @@ from workers.solving import Closable, Solver, SolverError, SolverTimeoutError, m
 from workers.suite import Suite
 from workers.tools.serving import ToolsOf
 from workers.usercode import OWN_CANCELLATION
-from workers.watchdog import OF_RUN
 from workers.workspace import Packed, TreeError, Workspace, directory_of, discard, make_directory, pack, prepare
 from workers.writes import FencedWorkspace
 

@@ -19,8 +19,8 @@ from typing import Final
 from bus.types import BatchId, Gen, RunId
 from workers.archives import Packed, pack, unpack
 from workers.cases import Case
-from workers.commands import Finished, Limits, fill, run_limited
-from workers.machine import OF_ITS_OWN, fault_of, machine_error
+from workers.processes.commands import Finished, Limits, fill, run_limited
+from workers.processes.machine import OF_ITS_OWN, fault_of, machine_error
 from workers.suite import Suite
 from workers.trees import TreeError, copy_tree, ignored, remove_tree, tree_hash
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bus.types import Digest
-from workers.commands import Finished
 from workers.conversation import Conversation
+from workers.processes.commands import Finished
 from workers.trees import TreeError, ignored, tree_hash
 from workers.workspace import DEFAULT_TIMEOUT, Workspace
 

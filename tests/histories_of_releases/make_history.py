@@ -16,7 +16,7 @@ from tests.batches import Batch
 from tests.histories import parsed, whole_history
 from tests.servers import Kind, running
 from tests.test_steps_fences import ALL
-from workers.history_files import writing
+from workers.histories.history_files import writing
 
 
 async def _lines() -> list[bytes]:

@@ -28,9 +28,9 @@ from bus.wire import Wire
 from workers.benching.counting import Sent
 from workers.benching.kinds import Kind, expected
 from workers.benching.measuring import ServerCounts, cpu_seconds, resident_memory, server_counts
-from workers.fleet import Fleet
 from workers.job import spec_of
-from workers.role_options import Role, RoleOptions
+from workers.processes.fleet import Fleet
+from workers.processes.role_options import Role, RoleOptions
 from workers.runtime import SystemRuntime
 from workers.suite import Suite
 

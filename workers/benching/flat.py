@@ -20,7 +20,7 @@ from workers.benching.driving import Cost, Stage, staged
 from workers.benching.kinds import WARM, Kind, SuiteOptions, make_suite
 from workers.benching.measuring import resident_memory
 from workers.benching.spread import Spread
-from workers.role_options import Role
+from workers.processes.role_options import Role
 from workers.suite import Suite
 
 __all__ = ["Flat", "FlatOptions", "Held", "Point", "measure_flat", "sizes_up_to"]

@@ -23,7 +23,7 @@ from workers.benching.driving import Stage, staged
 from workers.benching.kinds import Kind, SuiteOptions, make_suite
 from workers.benching.spread import quantile
 from workers.benching.times import run_of, run_times
-from workers.role_options import Role
+from workers.processes.role_options import Role
 
 __all__ = ["Recovery", "measure_recovery"]
 

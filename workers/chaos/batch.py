@@ -25,7 +25,7 @@ from workers.chaos.plan import Strike
 from workers.chaos.scene import Scene
 from workers.chaos.stage import Stage
 from workers.chaos.striking import strike_until
-from workers.strays import Strays
+from workers.processes.strays import Strays
 
 __all__ = ["Crew", "Ended", "Storm", "run_batch"]
 

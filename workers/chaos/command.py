@@ -17,7 +17,6 @@ from bus.checker import Checked
 from bus.errors import InputError, ViolationError
 from bus.home import home_directory
 from bus.types import BatchId, Plane
-from workers import nursery
 from workers.chaos.batch import Crew, Storm, run_batch
 from workers.chaos.examining import Examined, Opened, examine
 from workers.chaos.faults import Fault, World, read_faults, world_of
@@ -27,8 +26,9 @@ from workers.chaos.report import Report, in_a_line
 from workers.chaos.server import clock_library
 from workers.chaos.stage import Lodging, Stage, lodging, staged
 from workers.files import check_writable, write_whole
-from workers.interrupt import Interrupted
-from workers.strays import Strays
+from workers.processes import nursery
+from workers.processes.interrupt import Interrupted
+from workers.processes.strays import Strays
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,7 +17,7 @@ from workers.chaos.batch import Ended
 from workers.chaos.deaths import Recovery, recoveries
 from workers.chaos.faults import FAULTS_THAT_LOSE, Fault
 from workers.chaos.stage import Stage
-from workers.exporting import exported_lines
+from workers.histories.exporting import exported_lines
 from workers.job import info_of
 from workers.lab import Lab
 

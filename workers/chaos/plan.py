@@ -14,7 +14,7 @@ from typing import Final
 
 from bus.failpoints import Order
 from workers.chaos.faults import Fault, World
-from workers.role_options import Role
+from workers.processes.role_options import Role
 
 __all__ = ["MISCHIEF", "POINTS", "Point", "Strike", "strikes"]
 

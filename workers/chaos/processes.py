@@ -13,7 +13,7 @@ from dataclasses import replace
 from bus.failpoints import Order
 from workers.chaos.plan import LATE_ACK, Strike
 from workers.chaos.scene import Scene
-from workers.role_options import Role
+from workers.processes.role_options import Role
 
 __all__ = [
     "clock",

@@ -16,7 +16,7 @@ from workers.chaos.deaths import Deaths
 from workers.chaos.faults import Fault
 from workers.chaos.plan import Strike
 from workers.chaos.stage import Stage
-from workers.role_options import Role
+from workers.processes.role_options import Role
 
 __all__ = ["Scene"]
 

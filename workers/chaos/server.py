@@ -18,7 +18,7 @@ from bus.errors import ReplyError, ServerUnfit, ServerUnreachable
 from bus.launch import server_binary
 from bus.target import Target
 from bus.wire import Reply, Wire
-from workers.parent_death import die_with_parent
+from workers.processes.parent_death import die_with_parent
 
 __all__ = ["Process", "Server", "ask", "clock_library"]
 

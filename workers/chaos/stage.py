@@ -27,10 +27,10 @@ from workers.chaos.faults import World
 from workers.chaos.proxy import Proxy
 from workers.chaos.server import Server, ask, clock_library
 from workers.chaos.server_set import ServerSet
-from workers.fleet import Fleet
 from workers.job import spec_of
 from workers.lab import Lab
-from workers.role_options import Role, RoleOptions
+from workers.processes.fleet import Fleet
+from workers.processes.role_options import Role, RoleOptions
 from workers.runtime import SystemRuntime
 from workers.suite import Suite, load_suite
 

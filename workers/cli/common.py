@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 def console() -> Console:
     """Standard output, as the commands write to it."""
-    from workers.screen import Screen  # noqa: PLC0415 - a tenth of a second that `--help` need not pay
+    from workers.results.screen import Screen  # noqa: PLC0415 - a tenth of a second that `--help` need not pay
 
     return Screen()
 
 
 def quiet_logs() -> None:
     """Log errors only: what a command says of itself is its output."""
-    from workers import logs  # noqa: PLC0415
+    from workers.processes import logs  # noqa: PLC0415
 
     guard(lambda: logs.configure("error"))
 
@@ -92,7 +92,7 @@ def finish(job: Coroutine[Any, Any, T]) -> T:
 
 def guard(action: Callable[[], T]) -> T:
     """Run; turn what a user may see into one line and an exit code."""
-    from workers.interrupt import Interrupted  # noqa: PLC0415
+    from workers.processes.interrupt import Interrupted  # noqa: PLC0415
 
     try:
         return action()

@@ -255,7 +255,7 @@ def _numbers(written: str | None) -> list[int]:
 def _found(named: Sequence[str], url: str | None, home: Path | None, plane: Plane) -> list[Found]:
     """Each, in order: files without a server, all others from one connection."""
     from workers.gating.sources import from_bus, from_file  # noqa: PLC0415
-    from workers.history_files import is_history  # noqa: PLC0415
+    from workers.histories.history_files import is_history  # noqa: PLC0415
 
     files = {one: guard(partial(from_file, one)) for one in dict.fromkeys(named) if is_history(one)}
     others = [one for one in dict.fromkeys(named) if one not in files]

@@ -46,7 +46,7 @@ def export(
     if file.suffix == ".eval":
         _export_log(batch, file, url, plane, home, suite, artifacts)
         return
-    from workers.exporting import export_whole  # noqa: PLC0415
+    from workers.histories.exporting import export_whole  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
 
     quiet_logs()
@@ -94,8 +94,8 @@ def import_(
 
     evalbus import nightly.jsonl.zst --home elsewhere
     """
-    from workers.history_files import files_of  # noqa: PLC0415
-    from workers.importing import checked, import_on, say  # noqa: PLC0415
+    from workers.histories.history_files import files_of  # noqa: PLC0415
+    from workers.histories.importing import checked, import_on, say  # noqa: PLC0415
 
     quiet_logs()
 
@@ -133,11 +133,8 @@ def replay(
 
     evalbus replay nightly.jsonl --policy all --why
     """
-    from workers.derived import Derived, joined  # noqa: PLC0415
-    from workers.history_files import check_other, files_of, is_history  # noqa: PLC0415
-    from workers.job import batch_name  # noqa: PLC0415
-    from workers.prevented import Watch  # noqa: PLC0415
-    from workers.replaying import (  # noqa: PLC0415
+    from workers.histories.history_files import check_other, files_of, is_history  # noqa: PLC0415
+    from workers.histories.replaying import (  # noqa: PLC0415
         batches_of,
         derive_batch,
         derive_file,
@@ -145,6 +142,9 @@ def replay(
         show,
         show_joint,
     )
+    from workers.job import batch_name  # noqa: PLC0415
+    from workers.results.derived import Derived, joined  # noqa: PLC0415
+    from workers.results.prevented import Watch  # noqa: PLC0415
 
     quiet_logs()
     watch = guard(lambda: Watch(policy or (), json_file, why=show_why))
@@ -188,9 +188,9 @@ def archive(
     from bus.cluster import open_bus  # noqa: PLC0415
     from bus.connection import check_fit  # noqa: PLC0415
     from bus.rights import ARCHIVING, COMMANDS  # noqa: PLC0415
-    from workers.archive_place import SEGMENT, check_archive  # noqa: PLC0415
-    from workers.archivist import Archivist  # noqa: PLC0415
-    from workers.following import archive_batch  # noqa: PLC0415
+    from workers.histories.archive_place import SEGMENT, check_archive  # noqa: PLC0415
+    from workers.histories.archivist import Archivist  # noqa: PLC0415
+    from workers.histories.following import archive_batch  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
     from workers.runtime import SystemRuntime  # noqa: PLC0415
 
@@ -229,7 +229,7 @@ def prune(
     evalbus prune --keep 30d --keep 'release-*'
     """
     from bus.home import home_directory  # noqa: PLC0415
-    from workers import pruning  # noqa: PLC0415
+    from workers.histories import pruning  # noqa: PLC0415
     from workers.runtime import SystemRuntime  # noqa: PLC0415
 
     quiet_logs()
@@ -259,7 +259,7 @@ def explain(
     evalbus explain nightly "interval_merging#1" -o run.html
     """
     from workers.explaining.command import check_output, show_picture  # noqa: PLC0415
-    from workers.history_files import check_other  # noqa: PLC0415
+    from workers.histories.history_files import check_other  # noqa: PLC0415
 
     quiet_logs()
     guard(lambda: check_output(output))
@@ -303,7 +303,7 @@ def report(
     evalbus report nightly -o nightly.html
     """
     from workers.files import check_writable  # noqa: PLC0415
-    from workers.history_files import is_history  # noqa: PLC0415
+    from workers.histories.history_files import is_history  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
     from workers.reporting.command import fetching, page_of  # noqa: PLC0415
 
@@ -334,7 +334,7 @@ def _only_of_a_batch(archive: Path | None, history: str) -> None:
 
 def _read(batch: str, run: str, url: str | None, plane: Plane, home: Path | None, archive: Path | None) -> Told:
     from workers.explaining.reading import read_file, read_server  # noqa: PLC0415
-    from workers.history_files import is_history  # noqa: PLC0415
+    from workers.histories.history_files import is_history  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
 
     if is_history(batch):

@@ -28,7 +28,7 @@ def status(
 
     evalbus status repair-20260101-120000
     """
-    from workers.status import show_all, show_one  # noqa: PLC0415
+    from workers.results.status import show_all, show_one  # noqa: PLC0415
 
     quiet_logs()
 
@@ -63,9 +63,9 @@ def show(
     evalbus show nightly 'case-7#1'
     """
     from workers.files import check_writable  # noqa: PLC0415
-    from workers.history_files import is_history  # noqa: PLC0415
-    from workers.showing import show_batch, show_run  # noqa: PLC0415
-    from workers.showing_files import show_file  # noqa: PLC0415
+    from workers.histories.history_files import is_history  # noqa: PLC0415
+    from workers.results.showing import show_batch, show_run  # noqa: PLC0415
+    from workers.results.showing_files import show_file  # noqa: PLC0415
 
     quiet_logs()
 
@@ -102,7 +102,7 @@ def review(
 
     evalbus review nightly 'case-7#1' --again
     """
-    from workers import reviewing  # noqa: PLC0415
+    from workers.results import reviewing  # noqa: PLC0415
 
     quiet_logs()
 

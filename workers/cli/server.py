@@ -15,7 +15,7 @@ def server_start(home: HomeOption = None) -> None:
     """
     from bus.home import home_directory  # noqa: PLC0415
     from bus.server import start_pinned  # noqa: PLC0415
-    from workers.status import show_server  # noqa: PLC0415
+    from workers.results.status import show_server  # noqa: PLC0415
 
     guard(lambda: show_server(start_pinned(home_directory(home)), console()))
 
@@ -27,7 +27,7 @@ def server_stop(home: HomeOption = None) -> None:
     """
     from bus.home import home_directory  # noqa: PLC0415
     from bus.server import stop  # noqa: PLC0415
-    from workers.status import show_server  # noqa: PLC0415
+    from workers.results.status import show_server  # noqa: PLC0415
 
     guard(lambda: show_server(stop(home_directory(home)), console()))
 
@@ -39,6 +39,6 @@ def server_status(home: HomeOption = None) -> None:
     """
     from bus.home import home_directory  # noqa: PLC0415
     from bus.server import status as look  # noqa: PLC0415
-    from workers.status import show_server  # noqa: PLC0415
+    from workers.results.status import show_server  # noqa: PLC0415
 
     guard(lambda: show_server(look(home_directory(home)), console()))

@@ -61,7 +61,7 @@ def run(
     from bus.home import home_directory  # noqa: PLC0415
     from workers.inspecting.target import with_options  # noqa: PLC0415
     from workers.job import JobOptions, log_directory, run_job  # noqa: PLC0415
-    from workers.outcome import render  # noqa: PLC0415
+    from workers.results.outcome import render  # noqa: PLC0415
 
     options = JobOptions(
         suite=guard(lambda: with_options(suite, model, task_arg or (), epochs, limit)),
@@ -115,7 +115,7 @@ def rescore(
     from bus.home import home_directory  # noqa: PLC0415
     from workers.inspecting.target import plain  # noqa: PLC0415
     from workers.job import JobOptions, batch_name, log_directory, run_job  # noqa: PLC0415
-    from workers.outcome import render  # noqa: PLC0415
+    from workers.results.outcome import render  # noqa: PLC0415
 
     quiet_logs()
     options = JobOptions(
@@ -210,10 +210,10 @@ def scorer(
 
 
 def _role(role: str, **options: Any) -> None:  # noqa: ANN401 - typer has checked each
-    from workers import logs  # noqa: PLC0415
     from workers.job import batch_name  # noqa: PLC0415
+    from workers.processes import logs  # noqa: PLC0415
+    from workers.processes.role_options import Role, RoleOptions  # noqa: PLC0415
     from workers.role import run_role  # noqa: PLC0415
-    from workers.role_options import Role, RoleOptions  # noqa: PLC0415
 
     def text(value: object) -> str | None:
         return None if value is None else str(value)

@@ -10,7 +10,7 @@ from workers.docs.attributes import said_of_fields
 from workers.docs.kinds import default_of, kind_of
 from workers.inspecting.table import InspectTable
 from workers.judging.table import IdentityTable, JudgeModelTable
-from workers.model_table import ModelTable
+from workers.modelling.table import ModelTable
 from workers.scorer_table import ScorerTable
 from workers.tables import GateTable, JudgeTable, LimitsTable, ShadowTable, SolverTable, Table, WorkspaceTable
 from workers.tools.tables import McpTable, ToolTable

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from workers.cases import Case
+from workers.processes.searching import SearchError, is_found
 from workers.scoring import Score, ScorerError, Sealed
-from workers.searching import SearchError, is_found
 from workers.usercode import UserCodeError, call_guarded, load_function
 
 __all__ = ["RUBRIC", "SUPPORTED", "Assertions", "Held", "check"]

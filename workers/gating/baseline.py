@@ -9,7 +9,7 @@ from pathlib import Path
 from bus.errors import InputError
 from bus.port import BatchStatus
 from workers.gating.snapshot_file import frozen
-from workers.outcome import Outcome
+from workers.results.outcome import Outcome
 from workers.statistics.paired import Paired, paired
 from workers.statistics.results import Results
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from bus.errors import InputError
 from bus.port import BatchStatus
-from workers.gate_rules import GateRules
 from workers.gating.baseline import own_baseline, results_of
 from workers.gating.command import check_floor, rules_of
+from workers.gating.rules import GateRules
 from workers.gating.sources import Found
 from workers.gating.telling import columns
 from workers.gating.visible import visible
-from workers.interrupt import Interrupted
 from workers.job import JobOptions, run_job
+from workers.processes.interrupt import Interrupted
 from workers.statistics.flips import Flips, Noise, alarms, flips, noise
 from workers.statistics.paired import Paired, paired
 from workers.statistics.power import chance_no_worse

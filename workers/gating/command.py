@@ -15,14 +15,14 @@ from bus.errors import InputError
 from bus.nearest import nearest
 from bus.port import BatchStatus
 from workers.files import check_writable, write_whole
-from workers.gate_rules import GateRules
 from workers.gating import github, telling
 from workers.gating.baseline import beside, own_baseline, results_of
 from workers.gating.figures import Figures, figures_of
 from workers.gating.groups import Fields, fields_of
 from workers.gating.junit import write_junit
+from workers.gating.rules import GateRules
 from workers.gating.sources import Found
-from workers.outcome import Outcome, render
+from workers.results.outcome import Outcome, render
 from workers.statistics.paired import Paired
 from workers.suite import load_suite
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workers import numbers
 from workers.gating.baseline import results_of
-from workers.numbers import Interval
-from workers.outcome import Outcome
+from workers.results import numbers
+from workers.results.numbers import Interval
+from workers.results.outcome import Outcome
 from workers.statistics.clusters import Cluster, Clustered, clustered
 from workers.statistics.paired import Paired
 from workers.statistics.results import Results

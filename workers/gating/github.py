@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bus.errors import InputError
-from workers.gate import GateVerdict, GateWord
 from workers.gating.figures import Figures, Group
+from workers.gating.gate import GateVerdict, GateWord
 from workers.gating.sources import Found
 from workers.gating.telling import group_rows, lines_of, share
 from workers.gating.visible import markdown, property_of, said
-from workers.outcome import Outcome
+from workers.results.outcome import Outcome
 from workers.statistics.results import case_and_trial
 
 __all__ = ["annotated", "commands_stopped", "is_on_github", "summary", "write_summary"]

@@ -16,10 +16,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from workers.files import write_whole
-from workers.gate import GateVerdict, GateWord
+from workers.gating.gate import GateVerdict, GateWord
 from workers.gating.sources import Found
 from workers.gating.visible import visible
-from workers.outcome import Outcome
+from workers.results.outcome import Outcome
 from workers.statistics.results import case_and_trial
 
 __all__ = ["junit", "write_junit"]

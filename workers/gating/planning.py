@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bus.errors import InputError
-from workers import numbers
 from workers.declaration import Suite
-from workers.gate import MILLION
-from workers.gate_rules import GateRules
 from workers.gating.baseline import results_of
+from workers.gating.gate import MILLION
+from workers.gating.rules import GateRules
 from workers.gating.sources import Found
 from workers.gating.visible import visible
+from workers.results import numbers
 from workers.statistics.clusters import Cluster, alikeness
 from workers.statistics.power import Design, chance_no_worse, chance_to_pass
 

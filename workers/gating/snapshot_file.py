@@ -32,8 +32,8 @@ from bus.snapshot import ScoreRow, Snapshot
 from bus.types import BatchId, Digest, Plane, RunId
 from workers.brief import brief
 from workers.files import write_whole
-from workers.gate_rules import GateRules
-from workers.outcome import Outcome, Tokens
+from workers.gating.rules import GateRules
+from workers.results.outcome import Outcome, Tokens
 
 __all__ = ["FORMAT", "Frozen", "freeze", "frozen"]
 

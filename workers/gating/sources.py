@@ -11,11 +11,11 @@ from bus.cluster import ServerBus
 from bus.errors import InputError
 from bus.snapshot import Snapshot
 from bus.types import RunId
-from workers.derived import Derived, Deriving, derived_outcome, joined, snapshot_of
 from workers.gating.snapshot_file import Frozen, freeze, frozen
-from workers.history_files import LONGEST_LINE, files_of, name_of, reading
+from workers.histories.history_files import LONGEST_LINE, files_of, name_of, reading
 from workers.job import batch_name, fetched
-from workers.outcome import Outcome
+from workers.results.derived import Derived, Deriving, derived_outcome, joined, snapshot_of
+from workers.results.outcome import Outcome
 from workers.ticking import ticking
 
 __all__ = ["Found", "from_bus", "from_file"]

@@ -1,4 +1,4 @@
-"""The figures that were asked for as lines of a screen, below what `workers.outcome` shows of any batch."""
+"""The figures that were asked for as lines of a screen, below what `workers.results.outcome` shows of any batch."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from workers.gating.figures import Change, Comparison, Figures, Group
 from workers.gating.visible import visible
-from workers.numbers import Interval
+from workers.results.numbers import Interval
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["columns", "group_rows", "lines_of", "share", "show"]
 
-_LABEL = 11  # as in `workers.outcome`
+_LABEL = 11  # as in `workers.results.outcome`
 _SIGNS = 4
 _CERTAIN = 0.0001
 _CHANGED = 12  # cases named one by one, for better and for worse each; --figures has them all

@@ -41,10 +41,10 @@ from workers.inspecting.loading import Loaded
 from workers.inspecting.quiet import IN_MEMORY, quiet
 from workers.inspecting.sealed import SealedSample, Verdict
 from workers.job import fetch_outcome, info_of
-from workers.outcome import Outcome
+from workers.results.outcome import Outcome
+from workers.results.whole import whole_of
 from workers.scorer import head_of
 from workers.suite import Suite
-from workers.whole import whole_of
 
 __all__ = ["LogExport", "export_log"]
 

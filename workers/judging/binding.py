@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from bus.errors import InputError
 from workers.judging.table import MAX_IDENTITY, IdentityTable
-from workers.model_table import Target
+from workers.modelling.table import Target
 
 __all__ = ["Binding", "other_judge"]
 

@@ -41,7 +41,7 @@ class JudgeError(ScorerError):
 
 
 class Hearing:
-    """`workers.model_party.Party` of one run's judgement."""
+    """`workers.modelling.party.Party` of one run's judgement."""
 
     def __init__(self, lease: Lease, ref: Ref, head: Digest, length: int, retries: int) -> None:
         """`head`, `length`: of the sealed transcript. `retries`: answers that may be none before it is the end."""
@@ -100,7 +100,7 @@ class Hearing:
 
 
 class JudgeSteps:
-    """`workers.model_party.CallBus` of one judgement."""
+    """`workers.modelling.party.CallBus` of one judgement."""
 
     def __init__(self, bus: Bus, hearing: Hearing) -> None:
         """`hearing` is told of answers that are none."""

@@ -24,11 +24,11 @@ from workers.consumer import Lease
 from workers.judging.hearing import Hearing, JudgeError, JudgeSteps
 from workers.judging.prompt import JudgePrompt
 from workers.judging.reading import grade_of
-from workers.machine import insisted
-from workers.model import Completion, Model
-from workers.model_attempt import Site
-from workers.model_calls import ModelCalls
-from workers.model_plane import LimitsOf, ModelPlane
+from workers.modelling.attempt import Site
+from workers.modelling.calls import ModelCalls
+from workers.modelling.model import Completion, Model
+from workers.modelling.plane import LimitsOf, ModelPlane
+from workers.processes.machine import insisted
 from workers.redaction import redacted
 from workers.scoring import Score
 from workers.solver_time import SolverTime

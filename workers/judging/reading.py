@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from workers.commands import CommandError, run_limited
+from workers.processes.commands import CommandError, run_limited
 from workers.scoring import ScorerError
 from workers.suite import Suite
 

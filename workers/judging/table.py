@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from workers.model_table import ModelTable
+from workers.modelling.table import ModelTable
 from workers.tables import Table
 
 __all__ = ["MAX_IDENTITY", "IdentityTable", "JudgeModelTable"]

@@ -13,7 +13,7 @@ from bus.errors import EvalbusError, InputError
 from bus.port import Group
 from bus.types import BatchId
 from workers.observing.prometheus import Metrics
-from workers.rests import rests_of
+from workers.processes.rests import rests_of
 
 __all__ = ["poll_batches"]
 

@@ -13,7 +13,7 @@ import structlog
 from bus.cluster import ServerBus
 from bus.types import BatchId
 from workers.observing.tracing import wanted
-from workers.role_options import Role, RoleOptions
+from workers.processes.role_options import Role, RoleOptions
 
 __all__ = ["Observing", "observing"]
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from bus.cluster import ServerBus
 from bus.types import BatchId
 from workers.files import writing_whole
-from workers.history_files import check_other
+from workers.histories.history_files import check_other
 from workers.reporting.facts import Facts
 from workers.reporting.gather import Fetched, fetched, gathered
 from workers.reporting.page import write_page

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bus.policies import Prevented
-from workers.outcome import Outcome
+from workers.results.outcome import Outcome
 
 __all__ = [
     "MOST_BUCKETS",

@@ -31,16 +31,16 @@ from bus.replay.lines import Header
 from bus.replay.replayed import Replayed
 from bus.replay.telling import Told
 from bus.types import BatchId, RunId
-from workers.derived import Derived, Deriving, derived_outcome, joined
-from workers.exporting import export_batch
-from workers.history_files import LONGEST_LINE, files_of, name_of, reading
+from workers.histories.exporting import export_batch
+from workers.histories.history_files import LONGEST_LINE, files_of, name_of, reading
 from workers.job import existing
 from workers.reporting.details import detail_of
 from workers.reporting.facts import Chain, Facts, RunDetail, Tokens
 from workers.reporting.index import Index
 from workers.reporting.lives import Lives
+from workers.results.derived import Derived, Deriving, derived_outcome, joined
+from workers.results.whole import counters_of, rows_of
 from workers.ticking import ticking
-from workers.whole import counters_of, rows_of
 
 __all__ = ["Beside", "Fetched", "Report", "fetched", "gathered"]
 
@@ -73,7 +73,7 @@ class Fetched:
 
     @classmethod
     def of_files(cls, named: str | Path) -> Fetched:
-        """What a user named; see `workers.history_files.files_of`."""
+        """What a user named; see `workers.histories.history_files.files_of`."""
         files = files_of(str(named))
         return cls(tuple(files), name_of(named), None, tuple(name_of(file) for file in files), len(files) == 1)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from bus.history import Line
-from workers.history_files import LONGEST_LINE
+from workers.histories.history_files import LONGEST_LINE
 from workers.reporting.owners import is_of_batch
 
 __all__ = ["Index", "line_of"]

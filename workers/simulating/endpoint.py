@@ -1,4 +1,4 @@
-"""A model behind no network: what `workers.model_calls` asks in a simulation.
+"""A model behind no network: what `workers.modelling.calls` asks in a simulation.
 
 An answer's length follows from its request, and it comes in pieces; cut, late, refused or corrupt where a fault says
 so.
@@ -29,8 +29,8 @@ from workers.endpoints import (
 )
 from workers.endpoints.errors import Refusal
 from workers.endpoints.values import Messages, Params, estimate_tokens
-from workers.model_plane import LimitsOf, ModelPlane
-from workers.model_table import ModelTable, Target
+from workers.modelling.plane import LimitsOf, ModelPlane
+from workers.modelling.table import ModelTable, Target
 from workers.simulating.lab import Asked
 from workers.simulating.process import Process
 

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from bus.port import BatchSpec
-from workers.commands import Finished
 from workers.judging import reading
 from workers.judging.judge import Judge
 from workers.judging.prompt import JudgePrompt
+from workers.processes.commands import Finished
 from workers.scorer import ScorerRole
 from workers.simulating.endpoint import SimulatedPlane
 from workers.simulating.process import Process

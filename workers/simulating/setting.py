@@ -17,7 +17,7 @@ from typing import Any, Final
 from bus.types import BatchId, Digest, Plane
 from workers.cases import Case, Json
 from workers.declaration import Place
-from workers.model_table import ModelTable, Target
+from workers.modelling.table import ModelTable, Target
 from workers.simulating.judging import scorer_table
 from workers.suite import Suite
 from workers.tools.tables import ToolTable

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from workers.numbers import Interval
+from workers.results.numbers import Interval
 
 __all__ = ["Cluster", "Clustered", "alikeness", "clustered"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean
 
-from workers.numbers import Interval, wilson
+from workers.results.numbers import Interval, wilson
 from workers.statistics.results import Results
 
 __all__ = ["Flips", "Noise", "alarms", "flips", "noise"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
 
-from workers.numbers import Interval
+from workers.results.numbers import Interval
 from workers.statistics.clusters import Cluster, Clustered, clustered
 from workers.statistics.results import CaseResult, Results
 

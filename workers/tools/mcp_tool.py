@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from workers.commands import fill, passed_on
+from workers.processes.commands import fill, passed_on
 from workers.programs import fault_of_absence
 from workers.redaction import redacted
 from workers.tools.headers import complaint, headers_of

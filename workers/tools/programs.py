@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from workers.commands import CommandError, Finished, Limits, fill, passed_on, run_limited
-from workers.machine import machine_error
+from workers.processes.commands import CommandError, Finished, Limits, fill, passed_on, run_limited
+from workers.processes.machine import machine_error
 from workers.programs import fault_of_absence
 from workers.tools.text import json_of
 from workers.tools.values import Answer, Order, SilenceError

@@ -13,8 +13,8 @@ from workers import usercode
 from workers.catalogue import Catalogue, Served
 from workers.consumer import Consumer
 from workers.conversation import Conversation
+from workers.processes.resting import Told
 from workers.quarantine import Quarantine
-from workers.resting import Told
 from workers.suite import Suite
 from workers.tools.executor import Executor
 from workers.tools.plane import Tools

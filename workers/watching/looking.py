@@ -23,11 +23,11 @@ from bus.replies import pairs_of
 from bus.types import BatchId, RunId
 from workers.brief import brief
 from workers.job import existing, fetch_outcome
-from workers.outcome import Outcome
-from workers.progress import Glance, Pace, refused_of
+from workers.results.outcome import Outcome
+from workers.results.progress import Glance, Pace, refused_of
+from workers.results.whole import Whole, counters_in, counters_of, together, wholes
 from workers.watching.tail import Tail, newest
 from workers.watching.view import Brief, Doubt, Hold, Partition, View, state_of
-from workers.whole import Whole, counters_in, counters_of, together, wholes
 
 __all__ = ["Watcher"]
 

@@ -21,7 +21,7 @@ from bus.types import BatchId, EntryId
 from bus.wire import Reply
 from workers.brief import brief
 from workers.explaining.reasons import why_refused
-from workers.progress import NOT_YET
+from workers.results.progress import NOT_YET
 from workers.watching.view import Refusal
 
 __all__ = ["Tail", "newest"]

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 
 from bus.port import BatchSpec, BatchStatus, Counters
 from bus.types import BatchId, Plane, RunId
-from workers.outcome import Outcome
-from workers.progress import Glance
+from workers.results.outcome import Outcome
+from workers.results.progress import Glance
 
 __all__ = [
     "Brief",

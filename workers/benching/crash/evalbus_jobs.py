@@ -24,12 +24,12 @@ from bus.history import read_history
 from bus.recorded import Recorded
 from bus.redis_bus import RedisBus
 from bus.types import BatchId
-from workers import logs
 from workers.benching.crash.adapter import AT_ONCE, JOBS_FILE, WHO, Ready, main
-from workers.fleet import Fleet
 from workers.job import spec_of
-from workers.parent_death import die_with_parent
-from workers.role_options import Role, RoleOptions
+from workers.processes import logs
+from workers.processes.fleet import Fleet
+from workers.processes.parent_death import die_with_parent
+from workers.processes.role_options import Role, RoleOptions
 from workers.runtime import SystemRuntime
 from workers.suite import Suite, load_suite
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bus.launch import server_binary
 from workers.benching.crash.adapter import JOBS_FILE, WHO
-from workers.parent_death import die_with_parent
+from workers.processes.parent_death import die_with_parent
 
 __all__ = ["Effect", "Group", "Play", "PlayError", "playing"]
 

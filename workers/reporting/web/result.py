@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workers.gate import GateWord
-from workers.numbers import Interval
-from workers.outcome import trials_told
+from workers.gating.gate import GateWord
 from workers.reporting.facts import Facts
+from workers.results.numbers import Interval
+from workers.results.outcome import trials_told
 
 __all__ = ["Rate", "Result", "Span", "result"]
 

@@ -1,0 +1,57 @@
+"""A consumer's rests, told where people look: the server's list of them (`bus.rests`), and the role's metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bus.errors import ReplyError, ServerUnreachable
+from bus.rests import Resting
+from bus.types import ConsumerId
+from workers.naming import this_host
+from workers.processes.resting import Rest, Told
+from workers.redaction import redacted
+
+if TYPE_CHECKING:
+    from bus.cluster import ServerBus
+
+__all__ = ["RestNews", "rests_of", "telling"]
+
+
+def telling(bus: ServerBus, name: ConsumerId, counted: Callable[[bool], None] | None = None) -> Told:
+    """What tells of one consumer. `counted`: the role's metrics, told whether it rests."""
+
+    async def tell(rest: Rest | None) -> None:
+        if counted is not None:
+            counted(rest is not None)
+        why, seconds = ("", 0.0) if rest is None else (redacted(rest.why), rest.seconds)
+        await bus.rests.tell(name, this_host(), why, seconds)
+
+    return tell
+
+
+async def rests_of(bus: ServerBus) -> list[Resting]:
+    """Who rests now; none where this user may not ask. Raises ServerUnreachable."""
+    try:
+        return await bus.rests.all()
+    except ReplyError:
+        return []
+
+
+class RestNews:
+    """What a run that goes on says of those that rest: a line when one begins, or has another reason."""
+
+    def __init__(self) -> None:
+        """Nothing was said."""
+        self._told: dict[str, str] = {}
+
+    async def lines(self, bus: ServerBus) -> list[str]:
+        """What is new."""
+        try:
+            now = {one.consumer: one for one in await rests_of(bus)}
+        except ServerUnreachable:
+            return []
+        said = [one.line for name, one in now.items() if self._told.get(name) != one.why]
+        said += [f"{name} works again" for name in self._told if name not in now]
+        self._told = {name: one.why for name, one in now.items()}
+        return said

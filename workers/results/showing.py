@@ -1,0 +1,258 @@
+"""`evalbus show`: what was asked, what was answered, and what came of it, run by run.
+
+A pass rate says how many; who improves an agent wants to know which, and what it said. Answers come from the sealed
+transcripts on the server; inputs and targets from the suite, where it is at hand. A run that is named is shown with all
+that its transcript holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.cluster import ServerBus
+from bus.errors import ArtifactMissing, InputError
+from bus.nearest import nearest
+from bus.port import BatchInfo, RunRow, RunState
+from bus.types import BatchId, Digest, RunId
+from workers.brief import brief
+from workers.cases import Case, Json
+from workers.events import said_in
+from workers.explaining.reading import run_named
+from workers.files import write_whole
+from workers.job import batch_name, existing
+from workers.processes.held_loops import rows_with_held_loops
+from workers.results.whole import Placed, rows_of
+from workers.suite import load_suite
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Cases", "Shown", "cases_of", "check_only", "event_of", "in_full", "show_batch", "show_run", "tell"]
+
+_AT_ONCE: Final = 64
+"""Runs whose transcripts are asked for together."""
+_CELL: Final = 60
+"""Characters of an answer, or of a target, in the table; one run's screen and the file have all of it."""
+_ELSEWHERE: Final = "(in the artifact store of the workers)"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One run: its verdict, what it answered, and what its case is, where the suite is at hand."""
+
+    run: RunId
+    verdict: str
+    """The bin; of a hole its reason; of a run that has not ended its state."""
+    answer: str | None
+    """None where nothing was sealed."""
+    value: str
+    detail: str
+    """What its solver or scorer said last."""
+    case: Case | None
+    events: Sequence[Mapping[str, Any]]
+
+    def as_json(self) -> dict[str, Json]:
+        """A line of the file."""
+        known = {} if self.case is None else {"input": self.case.input, "target": self.case.target}
+        said = {"answer": self.answer, "value": self.value, "detail": self.detail}
+        return {"run": self.run, "verdict": self.verdict, **known, **said}
+
+
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """The cases of the suite, and what has to be said of where they are from."""
+
+    by_id: Mapping[str, Case]
+    remark: str = ""
+
+    def of(self, run: RunId) -> Case | None:
+        """The case of a run; None where it is not known."""
+        return self.by_id.get(run.rpartition("#")[0])
+
+
+async def show_batch(
+    bus: ServerBus, batch: str, only: Sequence[str], suite: Path | None, output: Path | None, console: Console
+) -> None:
+    """A line a run, or all of it as JSON lines in `output`. `only`: bins and reasons of holes. Raises InputError."""
+    whole = await existing(bus, batch_name(batch))
+    cases = _cases(whole.info, suite)
+    rows = await rows_of(bus, whole)
+    check_only(only, {*whole.info.spec.bins, *(_verdict(each.row) for each in rows)})
+    wanted = [each for each in rows if not only or _verdict(each.row) in only]
+    found = [one async for one in _shown(bus, wanted, cases)]
+    tell(found, batch, only, output, console, (_verdict(each.row) for each in rows))
+    if cases.remark:
+        console.print(cases.remark, soft_wrap=True, markup=False)
+
+
+def tell(
+    found: Sequence[Shown],
+    batch: str,
+    only: Sequence[str],
+    output: Path | None,
+    console: Console,
+    others: Iterable[str] = (),
+) -> None:
+    """The table of them, or the file.
+
+    `batch`, `only`: what was asked for, where nothing was found; `others`: the verdicts of all runs, to say then.
+    """
+    if output is not None:
+        write_whole(output, "".join(json.dumps(one.as_json(), ensure_ascii=False) + "\n" for one in found))
+        console.print(f"{len(found):,} runs in {output}", soft_wrap=True, markup=False)
+    elif found:
+        for line in _table(found):
+            console.print(line, soft_wrap=True, markup=False)
+    else:
+        console.print(f"no run of {batch} {'is ' + ' or '.join(only) if only else 'was begun'}", markup=False)
+        if others := Counter(others):
+            there = " · ".join(f"{word} {count}" for word, count in sorted(others.items()))
+            console.print(f"there are: {there}", soft_wrap=True, markup=False)
+
+
+async def show_run(bus: ServerBus, batch: str, run: str, suite: Path | None, console: Console) -> None:
+    """One run with its transcript. Raises InputError for one that is not there, with the nearest names."""
+    whole = await existing(bus, batch_name(batch))
+    known = {each: part for part in whole.parts for each in await bus.run_ids(part.spec.batch)}
+    run = run_named(batch, run, known)
+    part = known[run]
+    cases = _cases(whole.info, suite)
+    rows = [Placed(part, row) for row in await rows_with_held_loops(bus, part.spec.batch, [RunId(run)])]
+    async for one in _shown(bus, rows, cases):
+        for line in in_full(batch, replace(one, value=await _judgement(bus, part.spec.batch, one.value))):
+            console.print(line, soft_wrap=True, markup=False)
+    if cases.remark:
+        console.print(cases.remark, soft_wrap=True, markup=False)
+
+
+def cases_of(place: Path, digest: Digest) -> Cases:
+    """Those of a copy of the suite, which had that digest when the batch was made. Raises InputError."""
+    loaded = load_suite(place, check_code=False)
+    remark = "" if loaded.digest == digest else f"{loaded.source} has changed since the batch was made"
+    return Cases({case.id: case for case in loaded.cases}, remark)
+
+
+def _cases(info: BatchInfo, suite: Path | None) -> Cases:
+    """A suite in Python is run when it is read: one that is merely named by a server is not."""
+    place = suite
+    if place is None:
+        named = Path(info.spec.suite_path)
+        if info.imported or not info.spec.suite_path or named.suffix != ".toml" or not named.is_file():
+            return Cases({}, "inputs and targets are in the suite, which is not at hand: --suite DIR")
+        place = named
+    return cases_of(place, info.spec.suite_digest)
+
+
+def check_only(only: Sequence[str], known: set[str]) -> None:
+    """Raises InputError for a word that is the verdict of no run, nor one of the bins."""
+    for word in only:
+        if word not in known:
+            near = nearest(word, sorted(known))
+            remedy = f"did you mean {near}?" if near else f"there are {', '.join(sorted(known))}"
+            raise InputError(f"--only: no run is {word!r}", remedy=remedy)
+
+
+def _verdict(row: RunRow) -> str:
+    return row.hole if row.state is RunState.HOLE else row.bin if row.state is RunState.SCORED else row.state.value
+
+
+async def _shown(bus: ServerBus, rows: Sequence[Placed], cases: Cases) -> AsyncIterator[Shown]:
+    for start in range(0, len(rows), _AT_ONCE):
+        for one in await asyncio.gather(*(_one(bus, each, cases) for each in rows[start : start + _AT_ONCE])):
+            yield one
+
+
+async def _one(bus: ServerBus, placed: Placed, cases: Cases) -> Shown:
+    row = placed.row
+    origin = BatchId(placed.at.spec.source or placed.batch)  # what was judged anew was sealed elsewhere
+    events = [event_of(event.payload) for event in await bus.transcript(origin, row.run)]
+    answer: str | None = None
+    if events and events[-1].get("kind") == "answer":
+        answer = events[-1].get("text")
+        if answer is None:
+            try:
+                answer = (await bus.get_blob(origin, Digest(events[-1]["artifact"]))).decode()
+            except ArtifactMissing:
+                answer = _ELSEWHERE
+    return Shown(row.run, _verdict(row), answer, row.value, row.detail, cases.of(row.run), events)
+
+
+async def _judgement(bus: ServerBus, part: BatchId, value: str) -> str:
+    """The value of a score; where a model judged, its grade and its words, which are kept beside the row."""
+    try:
+        kept = json.loads(value)
+        said = await bus.get_blob(part, Digest(kept["judgement"]))
+        return f"{kept['grade']}: {said.decode()}"
+    except (ValueError, TypeError, KeyError, ArtifactMissing):
+        return value
+
+
+def event_of(payload: str) -> Mapping[str, Any]:
+    """An event of a transcript; of the kind `unreadable` where it is no JSON object."""
+    try:
+        event = json.loads(payload)
+    except ValueError:
+        return {"kind": "unreadable"}
+    return event if isinstance(event, dict) else {"kind": "unreadable"}
+
+
+def _table(found: Sequence[Shown]) -> Iterator[str]:
+    lines = [["run", "verdict", "answer", "target"]]
+    for one in found:
+        said = one.detail if one.answer is None else one.answer
+        target = "" if one.case is None else _text(one.case.target)
+        lines.append([one.run, one.verdict, brief(said, _CELL) or "-", brief(target, _CELL)])
+    columns = 4 if any(line[3] for line in lines[1:]) else 3
+    widths = [max(len(line[column]) for line in lines) for column in range(columns)]
+    for line in lines:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip()
+
+
+def in_full(batch: str, one: Shown) -> Iterator[str]:
+    """The lines of one run's screen."""
+    yield f"run        {one.run} of batch {batch}"
+    if one.case is not None:
+        yield from _block("input", one.case.prompt)
+        yield from _block("target", _text(one.case.target))
+    yield from _block("answer", "none was sealed" if one.answer is None else one.answer)
+    yield from _block("verdict", one.verdict)
+    if one.value:
+        yield from _block("value", one.value)
+    if one.detail:
+        yield from _block("said", one.detail)
+    if one.events:
+        yield f"transcript {len(one.events)} events"
+    for number, event in enumerate(one.events, start=1):
+        for title, text in _told(event):
+            yield from _block(f"  {number:<3} {title}", text, width=19)
+
+
+def _told(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What an event says, in one text or, of calls of tools, in one for each."""
+    kind = str(event.get("kind"))
+    if kind == "answer":
+        yield kind, "as above"
+    elif kind in ("model", "tools"):
+        yield from ((kind, text) for text in said_in(event))
+    else:
+        rest = {name: value for name, value in event.items() if name not in ("kind", "step")}
+        yield kind, _text(rest["text"] if set(rest) == {"text"} else rest)
+
+
+def _block(title: str, text: str, width: int = 11) -> Iterator[str]:
+    """A text under its title, as many lines as it has; nothing in it that a terminal would obey."""
+    for number, line in enumerate(text.rstrip().splitlines() or [""]):
+        shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line.expandtabs(4))
+        yield f"{title if number == 0 else '':<{width}}{shown}".rstrip()
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
