@@ -379,8 +379,7 @@ async def test_it_rests_longer_each_time_and_begins_with_one() -> None:
     assert not resting.has_lasted(9.0)
     assert resting.has_lasted(10.0)
     await resting.went_well()
-    assert told[-1] is None
-    assert (resting.why, resting.room(8, 1)) == ("", 8)
+    assert (told[-1:], resting.why, resting.room(8, 1)) == ([None], "", 8)
     await resting.begin(machine_error("full"), 10.0)
     assert told[-1] == Rest("full", 10.0)
 

@@ -238,12 +238,12 @@ async def test_a_partitioned_suite_is_run_judged_exported_and_scored_anew_under_
             assert anew.code == 0, anew
             again = json.loads((stage.root / "anew.json").read_text())
             assert (again["batch"], again["snapshot_id"]) == ("b.rescored-1", result["snapshot_id"])
-            shown = [(await stage.call("show", name)).out.splitlines()[1:] for name in ("b", "b.rescored-1")]
-            assert [line.split()[:3] for line in shown[0]] == [
+            runs = [(await stage.call("show", name)).out.splitlines()[1:] for name in ("b", "b.rescored-1")]
+            assert [line.split()[:3] for line in runs[0]] == [
                 ["first#1", "pass", "1"], ["c0#1", "fail", "1"], ["c1#1", "pass", "1"], ["c2#1", "fail", "1"],
                 ["c3#1", "pass", "1"],
             ]  # fmt: skip
-            assert shown[1] == shown[0]
+            assert runs[1] == runs[0]
             assert (await stage.call("run", suite, "--batch", "b.p1")).complaint.startswith("'b.p1' is a partition")
             pruned = await stage.call("prune", "b")
             assert pruned.code == 0, pruned

@@ -149,7 +149,7 @@ def test_threads_that_ensure_at_the_same_time_start_one_server(home: Path) -> No
 
 def test_it_starts_in_the_time_of_a_blink(home: Path) -> None:
     """150 ms is the aim on an idle machine; the bound is for a wait that crept in, and a busy one may try again."""
-    took = []
+    took: list[float] = []
     while min(took, default=2.0) >= 1.5 and len(took) < 10:
         started = time.perf_counter()
         with EmbeddedServer.open(home):

@@ -18,7 +18,7 @@ import contextlib
 import heapq
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
@@ -211,7 +211,7 @@ class _Reader:
         """What the policies say, when all lines were read."""
         return self._policies.finish()
 
-    def lines(self) -> Iterator[_Read]:
+    def lines(self) -> Generator[_Read]:
         """In order. Raises as `gathered`."""
         with reading(self._file) as opened:
             again, place = _to_be_read_again(opened, self._kept), opened.tell() if opened.seekable() else 0
