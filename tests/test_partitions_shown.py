@@ -209,7 +209,7 @@ async def test_files_of_all_partitions_are_named_as_the_export_named_them(server
     with pytest.raises(InputError, match=r"h\.p2\.jsonl: is missing: the batch was kept in 3 partitions"):
         await asyncio.to_thread(from_file, named)
     (tmp_path / "h.p2.jsonl").write_bytes((tmp_path / "h.p1.jsonl").read_bytes())
-    with pytest.raises(InputError, match=r"batch b\.p1 and batch b\.p1 are no partitions of one batch"):
+    with pytest.raises(InputError, match=r"batch b\.p1, batch b\.p1, batch b\.p3 are not the partitions"):
         await asyncio.to_thread(from_file, named)
 
 

@@ -290,6 +290,7 @@ async def test_a_run_is_explained_in_words_and_as_a_picture(server: Target, tmp_
         page = (await house.client.get("/batch/b/run/c0%231")).text
         assert "worker w1, generation 1: fell silent, and was preempted" in page
         assert '<svg xmlns="http://www.w3.org/2000/svg" class="ev"' in page
+        assert (await house.client.get("/batch/b/run/c0")).text == page  # a case with one trial is its run
         assert "<style" not in page  # the policy would not let it style anything
 
 
@@ -299,7 +300,7 @@ async def test_a_run_is_explained_in_words_and_as_a_picture(server: Target, tmp_
         ("/batch/nope", "no batch &#39;nope&#39; on this server"),
         ("/batch/nope/events", "no batch &#39;nope&#39; on this server"),
         ("/batch/a%20b", "cannot name a batch"),
-        ("/batch/b/run/c0", "did you mean c0#1, c1#1, c2#1?"),
+        ("/batch/b/run/c0%232", "did you mean c0#1, c1#1, c2#1?"),
         ("/batch/b/run/%3Cimg%20src=x%3E", "no run &#39;&lt;img src=x&gt;&#39;"),
         ("/nowhere", "There is no such page."),
         ("/static/../web.py", "There is no such page."),
@@ -312,7 +313,7 @@ async def test_what_is_not_there_is_one_line_with_the_nearest_names(
     """As on the command line."""
     async with open_house(server, tmp_path) as house:
         answer = await house.client.get(path)
-        if path.endswith("/c0"):
+        if path.endswith("/c0%232"):
             says = "did you mean" if "did you mean" in answer.text else "it begins with"
         assert answer.status_code == 404
         assert says in answer.text

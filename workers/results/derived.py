@@ -89,7 +89,10 @@ def joined(histories: Sequence[Derived], *, alone: bool | None = None) -> Derive
     numbers = {spec.part.number for spec in specs if spec.part is not None}
     same = {(root_of(spec.batch), spec.suite_digest, spec.part and spec.part.of) for spec in specs}
     if len(numbers) != len(specs) or len(same) != 1:
-        raise InputError(f"{' and '.join(one.source for one in histories)} are no partitions of one batch")
+        raise InputError(
+            f"{', '.join(one.source for one in histories)} are not the partitions of one batch",
+            remedy="files of one export, each under the name that it got there",
+        )
     whole, of = whole_spec(specs), max(spec.part.of for spec in specs if spec.part is not None)
     found = [one.found for one in histories]
     status = status_of([BatchStatus(one.status) for one in found], sum(len(one.rows) for one in found), whole, of)
