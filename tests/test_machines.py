@@ -302,8 +302,10 @@ async def test_bytes_that_were_read_and_are_others_are_corrupt(machines: Machine
 
 async def test_two_workers_of_one_name_do_not_fence_each_other_for_ever(machines: Machines) -> None:
     """Each found the other's runs under its name, and took them, until none might be delivered any more: `poison`."""
-    slow = "import asyncio\n" + SCRATCH.replace("    (run", "    await asyncio.sleep(0.6)\n    (run", 1)
-    await machines.declare(PLAIN.replace("max_deliveries = 2", "max_deliveries = 3"), slow)
+    first_is_slow = "    await asyncio.sleep(1.0 if case.id == 'c0' else 0)\n    (run"
+    slow = "import asyncio\n" + SCRATCH.replace("    (run", first_is_slow, 1)
+    toml = PLAIN.replace("max_deliveries = 2", "max_deliveries = 4").replace("concurrency = 4", "concurrency = 1")
+    await machines.declare(toml, slow)
     machines.start("twin", Worker)
     counters = machines.buses[0].counters
     async with asyncio.timeout(10):
@@ -317,7 +319,8 @@ async def test_two_workers_of_one_name_do_not_fence_each_other_for_ever(machines
 def test_what_a_restart_voided_is_taken_back_once() -> None:
     """A restart voids leases, and no deliveries; who is fenced again has a namesake."""
     names = Namesakes()
-    names.connected(1, 0.0)
+    names.connected(0, 10.0)
+    names.connected(1, 10.0)
     names.fenced("e", 10.0, 1.0)
     assert (names.has("e", 10.5, 1.0), names.has("e", 11.5, 1.0), names.has("other", 10.5, 1.0)) == (True, False, False)
     names.connected(1, 11.0)

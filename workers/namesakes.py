@@ -20,14 +20,14 @@ class Namesakes:
 
     def __init__(self) -> None:
         """Nothing was lost, and no connection was."""
-        self._connections: int | None = None
+        self._connections = 0
         self._away = float("-inf")
         self._lost: dict[Hashable, float] = {}
         self._voided: set[Hashable] = set()
 
     def connected(self, count: int, now: float) -> None:
         """`count`: how often the connection was opened so far."""
-        if self._connections is not None and count != self._connections:
+        if self._connections and count != self._connections:  # the first one is opened by the first look
             self._away = now
             self._lost.clear()
             self._voided.clear()
