@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +21,9 @@ from bus.types import Digest, RunId
 from tests.batches import Batch, opened
 from tests.fleet import Stage, case, eventually
 from workers.processes.held_loops import HeldLoopNews, rows_with_held_loops
+from workers.processes.role_options import BLOCKED
 
+ROOT = Path(__file__).parents[1]
 A = RunId("c0#1")
 HELD = HeldLoop("w1", 5.0, "agent.py:8")
 SAID = "its solver blocked the event loop for over 5 s at agent.py:8: use asyncio.to_thread"
@@ -83,6 +86,38 @@ async def test_who_follows_a_batch_is_told_of_each_line_once_and_of_a_few(server
             await note_held_loop(batch.bus, batch.name, RunId(f"r{number}"), replace(HELD, where=f"agent.py:{number}"))
         now += 1.0
         assert len(await news.news(batch.bus, [batch.name])) == 4
+
+
+HELD_FOR_EVER = """
+import asyncio, pathlib, sys, threading, time
+from workers.processes.watchdog import OF_RUN, watching
+
+def tell(batch, run, held):
+    def slowly():
+        time.sleep(1)
+        pathlib.Path(sys.argv[1]).write_text(f"{run} at {held.consumer}")
+    thread = threading.Thread(target=slowly, daemon=True)
+    thread.start()
+    return thread
+
+async def hold():
+    while True:
+        pass
+
+async def main():
+    with watching(lambda: 0.3, lambda: 0.1, tell, "w1"):
+        await asyncio.sleep(0)
+        await asyncio.create_task(hold(), name=f"{OF_RUN}b c0#1")
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_that_ends_has_told_before_who_held_its_loop(tmp_path: Path) -> None:
+    """A connection takes its time beside code that does not let go: between a lease and the end it may be too short."""
+    done = subprocess.run([sys.executable, "-c", HELD_FOR_EVER, tmp_path / "told"], cwd=ROOT, check=False)
+    assert done.returncode == BLOCKED
+    assert (tmp_path / "told").read_text() == "c0#1 at w1"
 
 
 # --- processes --------------------------------------------------------------------------------------------

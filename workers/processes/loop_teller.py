@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import contextvars
 import threading
-from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -20,16 +19,17 @@ from bus.connection import Endpoint
 from bus.held_loops import HeldLoop, note_held_loop
 from bus.types import BatchId, Plane, RunId
 from workers.runtime import SystemRuntime
+from workers.processes.watchdog import Tell
 
 __all__ = ["teller"]
 
 log = structlog.get_logger("evalbus.watchdog")
 
 _PATIENCE: Final = 5.0
-"""Seconds for all of it. The process itself may be ended by then."""
+"""Seconds for all of it: as long as the watchdog waits for it where it ends the process."""
 
 
-def teller(endpoint: Endpoint, plane: Plane) -> Callable[[BatchId, RunId, HeldLoop], None]:
+def teller(endpoint: Endpoint, plane: Plane) -> Tell:
     """What to tell by; it returns at once. `endpoint`: the process's, of which it takes where the server is."""
 
     async def told(batch: BatchId, run: RunId, held: HeldLoop) -> None:
@@ -47,12 +47,14 @@ def teller(endpoint: Endpoint, plane: Plane) -> Callable[[BatchId, RunId, HeldLo
         except Exception as error:  # a remark: whatever is in its way, nothing depends on it
             log.warning("loop.not_told", batch=batch, run=run, why=str(error) or type(error).__name__)
 
-    def start(batch: BatchId, run: RunId, held: HeldLoop) -> None:
+    def start(batch: BatchId, run: RunId, held: HeldLoop) -> threading.Thread | None:
         context = contextvars.copy_context()  # what is bound to every line of this process's log
         thread = threading.Thread(
             target=context.run, args=(tell, batch, run, held), name="evalbus-loop-teller", daemon=True
         )
         with contextlib.suppress(RuntimeError):  # no more threads: the watch must go on all the same
             thread.start()
+            return thread
+        return None
 
     return start

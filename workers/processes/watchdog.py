@@ -15,7 +15,8 @@ server: the run is taken by others then, and ends as poison perhaps before this 
 (`workers.processes.held_loops`).
 
 This thread counts silence in looks, not on the clock: a process that was stopped, or a machine that slept, wakes up
-with the clock far on, and its loop is not to blame. (`faulthandler` cannot tell; so it is given twice the time.)
+with the clock far on, and its loop is not to blame. On a busy machine a look takes longer, and so the whole does.
+(`faulthandler` can tell neither; so it is given twice the time, and ten seconds more than once at least.)
 """
 
 from __future__ import annotations
@@ -50,11 +51,13 @@ log = structlog.get_logger("evalbus.watchdog")
 _ASK_EVERY = 0.5  # seconds between two questions to the loop
 _LOOK = 0.1  # seconds between two looks for its answer
 _DEAF = 2  # times the patience: what even this thread cannot see is ended by then
+_NO_SOONER = 10.0  # seconds behind the patience: else it would be first where this thread was only slow, and say less
+_TELLING = 5.0  # seconds at most that a process which ends still has to tell others where it was held
 _UNKNOWN = 60.0  # seconds of patience while nothing is served yet
 
 
-Tell: TypeAlias = Callable[[BatchId, RunId, HeldLoop], None]
-"""Tells others than the log. It does not keep the thread that calls it."""
+Tell: TypeAlias = Callable[[BatchId, RunId, HeldLoop], threading.Thread | None]
+"""Tells others than the log, in a thread that it starts. It does not keep the one that calls it."""
 
 
 @contextlib.contextmanager
@@ -88,6 +91,7 @@ class _Watchdog:
         self._patience, self._lease, self._tell, self._consumer = patience, lease, tell, consumer
         self._loop = asyncio.get_running_loop()
         self._watched = threading.get_ident()
+        self._telling: threading.Thread | None = None
         self.over = threading.Event()
 
     def watch(self) -> None:
@@ -112,7 +116,8 @@ class _Watchdog:
         """In the loop: it has come round."""
         came_round.set()
         if not self.over.is_set():
-            faulthandler.dump_traceback_later(_DEAF * (self._patience() or _UNKNOWN), exit=True)
+            patience = self._patience() or _UNKNOWN
+            faulthandler.dump_traceback_later(max(_DEAF * patience, patience + _NO_SOONER), exit=True)
 
     def _note(self, silent: float) -> None:
         task = asyncio.current_task(self._loop)
@@ -121,7 +126,7 @@ class _Watchdog:
         seconds, where = round(silent, 1), redacted(self._where())
         log.warning("loop.held", batch=batch, run=run, seconds=seconds, where=where)
         if run and self._tell is not None:
-            self._tell(BatchId(batch), RunId(run), HeldLoop(self._consumer, seconds, where))
+            self._telling = self._tell(BatchId(batch), RunId(run), HeldLoop(self._consumer, seconds, where))
 
     def _where(self) -> str:
         """The suite's own line, where it is the suite's code that runs; else the innermost of all."""
@@ -131,6 +136,8 @@ class _Watchdog:
 
     def _end(self, patience: float) -> None:
         log.error("loop.blocked", seconds=patience, where=_innermost(self._frame()))
+        if self._telling is not None:
+            self._telling.join(_TELLING)
         os._exit(BLOCKED)
 
     def _frame(self) -> FrameType | None:
