@@ -308,7 +308,7 @@ async def test_two_workers_of_one_name_do_not_fence_each_other_for_ever(machines
     await machines.declare(toml, slow)
     machines.start("twin", Worker)
     counters = machines.buses[0].counters
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not (await counters(BATCH)).running:
             await asyncio.sleep(0.01)
     machines.start("twin", Worker, work=machines.root / "work" / "other")
