@@ -452,6 +452,10 @@ def test_a_path_that_is_no_suite_is_told(tmp_path: Path) -> None:
     assert complaint(tmp_path / "none") == f"{tmp_path}/none: no such file or directory"
     (tmp_path / "empty").mkdir()
     assert complaint(tmp_path / "empty") == f"{tmp_path}/empty: holds no suite.toml and no suite.py"
+    write_suite(tmp_path / "above" / "one")
+    assert complaint(tmp_path / "above") == (
+        f"{tmp_path}/above: holds no suite.toml and no suite.py (suites there: one)"
+    )
     both = write_suite(tmp_path / "both", suite_DOT_py="")
     assert complaint(both) == f"{both}: holds both suite.toml and suite.py (name the one that counts)"
     assert complaint(both / "cases.jsonl") == (

@@ -223,7 +223,7 @@ def _find(path: Path) -> Path:
     if path.is_dir():
         found = [path / name for name in ("suite.toml", "suite.py") if (path / name).is_file()]
         if not found:
-            raise InputError("holds no suite.toml and no suite.py", file=path)
+            raise InputError("holds no suite.toml and no suite.py", file=path, remedy=_suites_in(path))
         if len(found) > 1:
             raise InputError("holds both suite.toml and suite.py", file=path, remedy="name the one that counts")
         return found[0]
@@ -360,7 +360,15 @@ def _suites_near(path: Path) -> str | None:
     named = {one.name: one for one in beside}
     if near := nearest(path.name, named):
         return f"did you mean {named[near]}?"
-    suites = [str(one) for one in beside if _holds_suite(one)]
+    return _suites_in(path.parent)
+
+
+def _suites_in(path: Path) -> str | None:
+    """Which suites a directory has in it: whoever says `evalbus run .` stands one above."""
+    try:
+        suites = [str(one) for one in sorted(path.iterdir()) if _holds_suite(one)]
+    except OSError:
+        return None
     return f"suites there: {', '.join(suites[:_NAMED])}" if suites else None
 
 
