@@ -152,6 +152,21 @@ def test_the_collector_does_not_look_through_what_was_loaded() -> None:
     assert done.stdout.split() == ["True", "True"]
 
 
+def test_the_collector_rests_while_there_are_no_more_objects_than_the_runs_in_hand_have() -> None:
+    """Those go without it. What is left in cycles still goes, once there is more of it."""
+    code = (
+        "import workers.role, gc\n"
+        "looks = lambda: sum(one['collections'] for one in gc.get_stats())\n"
+        "class Node: pass\n"
+        "before = looks(); held = [[] for _ in range(25_000)]; rested = looks() == before\n"
+        "before = gc.get_stats()[0]['collected']\n"
+        "for _ in range(100_000): node = Node(); node.me = node\n"
+        "print(rested, gc.get_stats()[0]['collected'] > before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]
+
+
 def test_no_script_is_put_together_before_it_is_called() -> None:
     """There are forty, each of several files, and a role calls a handful."""
     code = (
