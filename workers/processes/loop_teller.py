@@ -18,8 +18,8 @@ from bus.cluster import open_bus
 from bus.connection import Endpoint
 from bus.held_loops import HeldLoop, note_held_loop
 from bus.types import BatchId, Plane, RunId
-from workers.runtime import SystemRuntime
 from workers.processes.watchdog import Tell
+from workers.runtime import SystemRuntime
 
 __all__ = ["teller"]
 
