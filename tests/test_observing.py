@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bus.cluster import ServerBus
 from bus.errors import InputError
 from bus.port import BatchInfo, Bus, Entry
+from bus.rests import Resting
 from bus.types import BatchId, Plane, RunId
 from tests.fleet import Command, Stage, case
 from tests.model_stage import BATCH, SHORT, A, InMemory, ModelStage, Moment, suite_of
@@ -45,7 +46,16 @@ class Watched(InMemory):
         self.observers = observers
 
     def bus(self) -> Bus:
-        return cast("Bus", observed(cast("ServerBus", super().bus()), self.observers))
+        bus = cast("ServerBus", super().bus())
+        bus.rests = NobodyRests()  # type: ignore[misc, assignment] # told beside the steps: on a server alone
+        return cast("Bus", observed(bus, self.observers))
+
+
+class NobodyRests:
+    """In the place of `bus.rests.Rests`."""
+
+    async def all(self) -> list[Resting]:
+        return []
 
 
 class Noted:

@@ -36,7 +36,7 @@ async def test_partitions_are_one_batch_to_the_rules_that_keep_some(server: Targ
         screen = console()
         await show_all(bus, screen)
         assert [line.split()[:3] for line in text_of(screen).splitlines()[1:]] == [
-            ["new", "closed", "7"], ["on", "drained", "7"],
+            ["new", "closed", "7"], ["on", "open", "7"],
         ]  # fmt: skip
 
 
