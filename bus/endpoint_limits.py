@@ -33,6 +33,8 @@ __all__ = ["EndpointLimits", "EndpointRates"]
 
 _MINUTE = 60_000_000  # µs
 _SECOND = 1_000_000  # µs
+_ANSWERS = "answers"
+"""A field beside the buckets, which no script looks at."""
 _LONGEST = 3600.0
 """Seconds of the longest pause: what an endpoint says stops the whole fleet, and it may say anything."""
 
@@ -107,6 +109,14 @@ class EndpointLimits:
             return False
         cost = max(math.ceil(self.rates.window * _SECOND / self.rates.retries), 1)
         return (await self._run("retry", cost=cost, depth=cost * self.rates.retries)).applied
+
+    async def answered(self) -> None:
+        """Say that an answer of the endpoint's has come: a witness for those that find no way to it."""
+        await self._link.command("HINCRBY", self._key, _ANSWERS, 1)
+
+    async def answers(self) -> int:
+        """How often that was said."""
+        return int(await self._link.command("HGET", self._key, _ANSWERS) or 0)
 
     async def _run(self, op: str, **argv: int) -> Decision:
         arguments = {name: str(value) for name, value in argv.items()}

@@ -131,8 +131,12 @@ class BadRequestError(EndpointError):
 class UnusableError(EndpointError):
     """The endpoint takes no request of ours: wrong key, no such model, nobody there."""
 
-    def __init__(self, text: str, *, unreachable: bool = False, free: bool = True) -> None:
-        """`unreachable`: nobody took the connection, which may pass, as when a server is restarted."""
+    def __init__(self, text: str, *, unreachable: bool = False, local: bool = False, free: bool = True) -> None:
+        """`unreachable`: nobody took the connection, which may pass, as when a server is restarted.
+
+        `local`: for this machine has no network, no resolver, no port: nobody else was asked.
+        """
         super().__init__(text)
+        self.local = local
         self.unreachable = self.may_pass = unreachable
         self.free = free

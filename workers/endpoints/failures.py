@@ -6,10 +6,12 @@ in each spelling that a message may give it, before anyone can see it.
 
 from __future__ import annotations
 
+import errno
 import html
 import json
 import os
 import re
+import socket
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -34,6 +36,11 @@ __all__ = ["MAX_ERROR_BODY", "Failures", "retry_after"]
 MAX_ERROR_BODY = 64 * 1024
 """Bytes of an error's body that are read."""
 _MAX_MESSAGE = 200
+_LOCAL = frozenset(
+    {errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+)
+_NO_RESOLVER = frozenset({socket.EAI_AGAIN, socket.EAI_MEMORY, socket.EAI_SYSTEM})
+"""Why there is no connection, when nobody but this machine was asked."""
 _MAX_PAUSE = 3600.0
 """Seconds: no header of a server's may stop a fleet for longer than that at a time."""
 
@@ -142,7 +149,9 @@ class Failures:
         told = self._clean(str(error)) or type(error).__name__
         match error:
             case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.ClientHttpProxyError():
-                return UnusableError(self._line(f"cannot be reached: {_why(error) or told}"), unreachable=True)
+                cause = getattr(error, "os_error", None)
+                line = self._line(f"cannot be reached: {_why(error) or told}")
+                return UnusableError(line, unreachable=True, local=_is_local(cause))
             case aiohttp.ClientPayloadError() if isinstance(error.__cause__, ContentEncodingError):
                 return self.refused(Refusal.MALFORMED, f"cannot be decompressed: {self._clean(str(error.__cause__))}")
         return self.cut(told, pieces)
@@ -210,3 +219,10 @@ def _why(error: Exception) -> str:
     """The system's word for it, where it has one: the library's own line says the address once more before it."""
     number = getattr(getattr(error, "os_error", None), "errno", None)
     return os.strerror(number) if isinstance(number, int) and number > 0 else ""
+
+
+def _is_local(error: object) -> bool:
+    """Whether this machine alone is the reason."""
+    if isinstance(error, socket.gaierror):
+        return error.errno in _NO_RESOLVER
+    return isinstance(error, OSError) and error.errno in _LOCAL

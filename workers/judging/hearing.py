@@ -20,7 +20,7 @@ from bus.port import Bus, Chunk, ModelCall, ModelReply, Ref
 from bus.port_calls import JUDGE_DESK
 from bus.types import BatchId, Decision, Digest
 from workers.consumer import Lease
-from workers.conversation import Over, Place, Verdict
+from workers.conversation import Broken, Over, Place, Verdict
 from workers.scoring import ScorerError
 
 __all__ = ["Hearing", "JudgeError", "JudgeSteps"]
@@ -79,7 +79,9 @@ class Hearing:
         self._refusal = str(json.loads(payload).get("text"))
 
     async def leave(self, verdict: Verdict) -> NoReturn:
-        """The judgement ends here: JudgeError. There is no code of the suite's that could swallow it."""
+        """The judgement ends here: JudgeError, or what is broken. No code of the suite's could swallow it."""
+        if isinstance(verdict, Broken):
+            raise verdict.error
         assert isinstance(verdict, Over), "only a conversation starts over"
         raise JudgeError(verdict.why if verdict.why in _NAMED else "judge_error", verdict.detail)
 

@@ -2,7 +2,8 @@
 
 What one attempt does is in `workers.modelling.attempt`. Between two attempts stands what the endpoint said: an error
 that another attempt may pass costs one retry of the whole fleet's and a pause, an endpoint that asks for peace is left
-in peace by all workers, and what will never pass ends the run as the hole `endpoint_error`.
+in peace by all workers, and what will never pass ends the run as the hole `endpoint_error`. That there is no way to it
+may be this machine's fault: then the run is another's (`workers.processes.reach`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any
 import structlog
 
 from bus.types import Digest
-from workers.conversation import Over
+from workers.conversation import Broken, Over
 from workers.endpoints import EndpointError, UnusableError
 from workers.modelling.attempt import Attempt, Question, Site, TryAgain
 from workers.modelling.model import Completion
+from workers.processes.reach import Streak
 from workers.solver_time import SolverTime
 
 __all__ = ["ModelCalls"]
@@ -61,22 +63,30 @@ class ModelCalls:
             await asyncio.wait(self._site.dropping)
 
     async def _answer(self, question: Question) -> Completion:
-        failures = 0
+        failures, streak = 0, Streak(self._plane.reach)
         while True:
             try:
-                return await Attempt(self._site, question).make()
+                answer = await Attempt(self._site, question).make()
             except TryAgain:
                 continue
             except EndpointError as error:
                 failures += 1
+                if (fault := await streak.fault(error)) is not None:
+                    await self._site.conversation.leave(Broken(fault))
                 await self._after(error, failures)
                 question = replace(question, peace=_pause(failures))
+            else:
+                await self._plane.reach.answered(self._site.runtime)
+                return answer
 
     async def _after(self, error: EndpointError, failures: int) -> None:
         """The endpoint failed: return for another attempt after a while, if there may be one."""
         site, limits = self._site, self._plane.limits
         if isinstance(error, UnusableError):
             self._plane.tell(error)
+            if error.local and failures < _ATTEMPTS:  # it has met nobody, so nobody is asked for a retry
+                await site.runtime.sleep(_pause(failures) * (0.75 + 0.5 * site.runtime.jitter()))
+                return
         if not error.may_pass:
             await site.conversation.leave(Over("endpoint_error", str(error)))
         if failures >= _ATTEMPTS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 from pydantic import SecretStr
@@ -20,11 +20,17 @@ from workers.modelling.billing import figure_of
 from workers.modelling.metering import Expectation
 from workers.modelling.model import in_words_of
 from workers.modelling.table import ModelTable, Target
+from workers.processes.machine import machine_error
+from workers.processes.reach import Reach
 from workers.redaction import hide
 
 __all__ = ["Limits", "LimitsOf", "ModelPlane", "Unlimited", "rates_of"]
 
 log = structlog.get_logger("evalbus.model")
+
+
+_TRIED: Final = 15.0
+"""Seconds for an endpoint to say anything at all."""
 
 
 class Limits(Protocol):
@@ -38,6 +44,12 @@ class Limits(Protocol):
 
     async def retry(self) -> bool:
         """Spend one retry; False when there is none."""
+
+    async def answered(self) -> None:
+        """Say to all workers that an answer has come."""
+
+    async def answers(self) -> int:
+        """How often that was said."""
 
 
 class Unlimited:
@@ -57,6 +69,13 @@ class Unlimited:
     async def retry(self) -> bool:
         """See Limits."""
         return self._retries > 0
+
+    async def answered(self) -> None:
+        """See Limits: nobody listens."""
+
+    async def answers(self) -> int:
+        """See Limits."""
+        return 0
 
 
 LimitsOf = Callable[[str, EndpointRates], Limits]
@@ -88,6 +107,7 @@ class ModelPlane:
             total=table.timeout,
         )
         self.limits = (limits_of or (lambda _url, rates: Unlimited(rates)))(target.base_url, rates_of(table))
+        self.reach = Reach(self.limits, self._try_it)
         self.expectation = Expectation(table.expected)
         self.desk = asyncio.Semaphore(table.slots)
         """No more of this process's calls ask for a place than could have one: they wait here, in order."""
@@ -112,6 +132,20 @@ class ModelPlane:
         if self.table.billing_url is None or self._client is None:
             return None
         return await figure_of(self._client, self.table.billing_url, request_id)
+
+    async def _try_it(self) -> None:
+        """Whether there is a way to the endpoint. Any answer is one. Raises MachineError."""
+        import aiohttp  # noqa: PLC0415 - see `Client`
+
+        client = self._client
+        if client is None:
+            return
+        try:
+            async with asyncio.timeout(_TRIED):
+                await client.get(self.target.base_url)
+        except (aiohttp.ClientError, OSError) as error:  # a time that ran out is an OSError
+            why = f"{self.target.base_url}: cannot be reached: {type(error).__name__}"
+            raise machine_error(why, self._try_it) from error
 
     def tell(self, error: UnusableError) -> None:
         """Tell the operator that the endpoint takes nothing, once: every run's hole says it as well."""
