@@ -22,7 +22,8 @@ from workers.results.whole import whole_of, wholes
 async def test_partitions_are_one_batch_to_the_rules_that_keep_some(server: Target, tmp_path: Path) -> None:
     """`last=1` keeps the newest batch and not the newest partition; one that has not ended whole is not touched."""
     older, newer, running = (split(replace(spec(quorum=1), batch=BatchId(name)), 2) for name in ("old", "new", "on"))
-    async with parts_on(server, [*older, *newer, *running]) as parts:
+    half = split(replace(spec(quorum=1), batch=BatchId("half")), 2)[:1]  # the other one is not declared yet
+    async with parts_on(server, [*older, *newer, *half, *running]) as parts:
         for part in parts[:-1]:
             await ended(part, part.spec.intended)
         bus = parts[0].bus
@@ -36,7 +37,7 @@ async def test_partitions_are_one_batch_to_the_rules_that_keep_some(server: Targ
         screen = console()
         await show_all(bus, screen)
         assert [line.split()[:3] for line in text_of(screen).splitlines()[1:]] == [
-            ["new", "closed", "7"], ["on", "open", "7"],
+            ["half", "open", "7"], ["new", "closed", "7"], ["on", "open", "7"],
         ]  # fmt: skip
 
 

@@ -172,16 +172,18 @@ async def test_a_batch_of_which_one_partition_is_declared_is_no_smaller_batch(se
         assert (outcome.batch, outcome.state, outcome.intended, outcome.accepted) == (ROOT, "open", 7, 3)
 
 
-def test_a_restart_voids_the_leases_of_the_partition_that_it_is_about() -> None:
+@pytest.mark.parametrize(("restarted", "running"), [((1,), 1), ((0, 1), 0)], ids=["one", "both"])
+def test_a_restart_voids_the_leases_of_the_partition_that_it_is_about(restarted: tuple[int, ...], running: int) -> None:
     """Two partitions are on two servers; entries of one id, in two histories, are two entries."""
     lives = Lives(2)
     for part, run in ((0, "a#1"), (1, "b#1")):
         lives.take(line(1, "judge.mint", args={"run": run, "epoch": 1}, cursor=0, command_id="x", candidate="c"), part)
         lives.take(line(2, "transcript.lease", run=run, lease_id=f"L{part}", entry="7-0", consumer="w"), part)
-    lives.take(line(3, "run.restarted"), 1)
+    for part in restarted:
+        lives.take(line(3, "run.restarted"), part)
     lives.finish()
     assert [(run.run, lives.part_of(run.run)) for run in lives.runs()] == [("a#1", 0), ("b#1", 1)]
-    assert lives.timeline()[-1].running == 1
+    assert lives.timeline()[-1].running == running
     assert lives.ended_unix_ms is None
 
 
