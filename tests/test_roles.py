@@ -410,6 +410,20 @@ async def test_a_worker_and_a_scorer_remember_no_suite_of_which_all_batches_have
             await bus.aclose()
 
 
+async def test_a_scorer_that_only_compares_has_more_runs_in_hand_than_a_worker(stage: Stage) -> None:
+    """Each of them waits for the server alone, four times; one after another they would hold up a fleet of workers."""
+    cases = "".join(f'{{"id": "c{n}", "input": "1", "target": "1"}}\n' for n in range(64))
+    await stage.declare("concurrency = 1\n" + SUITE, cases_DOT_jsonl=cases)
+    stage.planner()
+    stage.worker()
+    await stage.until(lambda now: now.sealed >= 5)
+    scorer = stage.scorer(Moment("after", "read"), name="s")
+    await scorer.halted()
+    assert len(await stage.bus.own_pending(Group.SCORER, ConsumerId("s"), [BATCH], 100)) == 4
+    scorer.bus.resume()
+    await stage.until(lambda now: now.scored >= 5)
+
+
 async def test_two_planners_admit_each_run_once(stage: Stage) -> None:
     """They wake up together all the time, and there is room for two runs only."""
     cases = "".join(f'{{"id": "c{n}", "input": "1", "target": "1"}}\n' for n in range(8))

@@ -169,6 +169,30 @@ def test_the_quorum_is_a_number_of_runs(tmp_path: Path, quorum: str, runs: int) 
     assert make_suite(tmp_path, f"trials = 2\nquorum = {quorum}\n" + MINIMAL).quorum_runs == runs
 
 
+@pytest.mark.parametrize(
+    ("declared", "at_once"),
+    [
+        ("concurrency = 1", 4),
+        ("concurrency = 64\nmax_in_flight = 1024", 256),
+        ("concurrency = 64\nmax_in_flight = 400", 100),
+        ("concurrency = 64\nmax_in_flight = 1", 64),
+    ],
+)
+def test_a_scorer_that_only_compares_takes_more_at_once(tmp_path: Path, declared: str, at_once: int) -> None:
+    """But no more than a fourth of what may be scored at once, if that is more than a worker takes."""
+    write_suite(tmp_path, f"{declared}\n{MINIMAL}")
+    assert load_suite(tmp_path).judged_at_once == at_once
+
+
+def test_any_other_scorer_takes_as_many_as_a_worker(tmp_path: Path) -> None:
+    """A program, a search and a tree that is unpacked take this machine's time."""
+    for number, other in enumerate(('kind = "command"\ncommand = ["true"]', 'kind = "regex"', 'kind = "exact"')):
+        tree = "[workspace]\n" if "exact" in other else ""
+        text = "concurrency = 3\n" + MINIMAL.replace('kind = "exact"', other + "\n" + tree)
+        write_suite(tmp_path / str(number), text)
+        assert load_suite(tmp_path / str(number)).judged_at_once == 3
+
+
 def test_a_suite_that_was_not_loaded_says_so() -> None:
     """It has no directory yet, and so no cases and no digest."""
     declared = Suite(cases="c.jsonl", solver=SolverTable(command=("cat",)), scorer=ScorerTable(kind="exact"))

@@ -274,7 +274,10 @@ class Consumer:
             self._handler.forget_all_but({one.suite.digest for one in (*served, *held)})
 
     def _slots(self, served: Sequence[Served]) -> int:
-        return self._given_slots or max((one.suite.concurrency for one in served), default=1)
+        suites = [one.suite for one in served]
+        if self._group is Group.SCORER:
+            return self._given_slots or max((suite.judged_at_once for suite in suites), default=1)
+        return self._given_slots or max((suite.concurrency for suite in suites), default=1)
 
     async def _next(self, served: Sequence[Served], free: int) -> list[Lease]:
         batches = [one.batch for one in served]

@@ -133,7 +133,8 @@ class Suite(Table):
     max_in_flight: Count = 256
     """Sealed runs being scored at once, at most."""
     concurrency: Count = 1
-    """Runs that one worker process drives at a time."""
+    """Runs that one worker process drives at a time; a scorer that only compares two texts takes up to four times as
+    many."""
     lease: Annotated[Seconds, AfterValidator(_lease)] = 10.0
     """Silence after which a holder is suspected."""
     max_deliveries: Count = 5
@@ -231,6 +232,17 @@ class Suite(Table):
     def intended(self) -> int:
         """Runs in all: the denominator."""
         return len(self.cases) * self.trials
+
+    @property
+    def judged_at_once(self) -> int:
+        """Runs that one scorer process judges at a time.
+
+        One that compares two texts waits for the server alone, with four round trips a run. So it takes as many as keep
+        a fleet's workers busy; no more than a fourth of what may be scored at once, for the claims of several scorers
+        beyond that would be refused.
+        """
+        compares = self.scorer.kind in ("exact", "includes", "numeric") and self.workspace is None
+        return max(self.concurrency, min(4 * self.concurrency, self.max_in_flight // 4) if compares else 0)
 
     @property
     def quorum_runs(self) -> int:

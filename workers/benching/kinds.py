@@ -119,7 +119,7 @@ def make_suite(directory: Path, kind: Kind, options: SuiteOptions) -> Suite:
     """Write a suite into a new directory, and load it."""
     directory.mkdir(parents=True)
     text = _SUITE.format(
-        kind=kind, bound=options.bound, in_flight=max(512, options.bound), depth=options.depth, lease=options.lease
+        kind=kind, bound=options.bound, in_flight=max(1024, options.bound), depth=options.depth, lease=options.lease
     )
     if kind is Kind.MODEL:
         text += _MODEL.format(url=options.url)
