@@ -15,7 +15,7 @@ from bus.contract import CONTRACT
 from bus.models import MUTANTS
 from tests.documents import ROOT, Played, blocks, links, play, sections, unseen
 from tests.fleet import processes_below
-from workers.cli import app
+from workers.cli import GROUPS, app
 from workers.docs import pages
 from workers.docs.attributes import said_of_fields
 from workers.docs.commands import Named, commands, examples_of
@@ -98,6 +98,16 @@ def test_the_help_of_every_command_has_an_example(command: Named) -> None:
     assert shown.exit_code == 0
     assert examples_of(command)
     assert [line for line in examples_of(command) if line not in " ".join(shown.output.split())] == []
+
+
+def test_the_help_lists_each_command_once_under_what_it_is_for() -> None:
+    """Thirty in one list are read by nobody; one that is left out is found by nobody."""
+    lines = CliRunner().invoke(app, ["--help"]).output.splitlines()
+    assert [line[:-1] for line in lines if line[:1].isalpha() and line.endswith(":")] == ["Options", *GROUPS]
+    begin = lines.index(f"{next(iter(GROUPS))}:")
+    end = next(number for number, line in enumerate(lines) if line.startswith("  Exit codes"))
+    listed = [line.split()[0] for line in lines[begin:end] if line.startswith("  ")]
+    assert sorted(listed) == sorted({one.name.split()[0] for one in commands()})
 
 
 @pytest.mark.parametrize(

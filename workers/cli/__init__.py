@@ -14,43 +14,35 @@ import typer
 from workers.cli import checks, convert, gates, histories, in_utf8, results, server, work
 from workers.cli.late import late_commands
 
-__all__ = ["COMMANDS", "app", "main", "server_app"]
+__all__ = ["COMMANDS", "GROUPS", "app", "main", "server_app"]
 
-COMMANDS = (
-    work.run,
-    work.rescore,
-    results.status,
-    results.show,
-    gates.gate,
-    gates.plan,
-    gates.calibrate,
-    results.top,
-    results.serve,
-    results.review,
-    histories.export,
-    histories.archive,
-    histories.prune,
-    histories.replay,
-    histories.explain,
-    histories.why,
-    histories.report,
-    work.planner,
-    work.worker,
-    work.scorer,
-    checks.doctor,
-    checks.conform,
-    checks.verify,
-    checks.chaos,
-    checks.simulate,
-    checks.bench,
-    checks.lab,
-    histories.import_,
-    convert.convert,
-)
-"""In the order of `evalbus --help`; those of `evalbus server` are its own."""
+GROUPS = {
+    "Run": (work.run, gates.plan, work.rescore, gates.calibrate, convert.convert),
+    "What came out": (
+        results.status,
+        results.show,
+        gates.gate,
+        histories.report,
+        histories.why,
+        histories.explain,
+        results.review,
+    ),
+    "While it runs": (results.top, results.serve),
+    "Histories": (histories.export, histories.replay, histories.archive, histories.prune, histories.import_),
+    "Roles of a fleet": (work.planner, work.worker, work.scorer),
+    "Server and machine": (checks.doctor, checks.bench, checks.lab),
+    "Proofs": (checks.verify, checks.conform, checks.chaos, checks.simulate),
+}
+"""As `evalbus --help` shows them; those of `evalbus server` are its own."""
+
+COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
 app = typer.Typer(
-    cls=late_commands({command.__name__.rstrip("_"): command for command in COMMANDS}),
+    cls=late_commands(
+        {command.__name__.rstrip("_"): command for command in COMMANDS},
+        {title: [command.__name__.rstrip("_") for command in group] for title, group in GROUPS.items()},
+        others="Server and machine",
+    ),
     name="evalbus",
     help="Evaluate LLM agents on machines that vanish, and get a pass rate that can be defended.",
     epilog="Exit codes: 0 the gate passed or none is set · 1 it failed · 2 wrong input · 3 inconclusive or open · "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -19,8 +19,14 @@ from typer.main import get_command
 __all__ = ["late_commands"]
 
 
-def late_commands(functions: Mapping[str, Callable[..., None]]) -> type[TyperGroup]:
-    """The class of a group with these commands, by their names; what the group is given otherwise comes after them."""
+def late_commands(
+    functions: Mapping[str, Callable[..., None]], sections: Mapping[str, Sequence[str]], others: str
+) -> type[TyperGroup]:
+    """The class of a group with these commands, by their names.
+
+    `sections`: title to names, as the group's help lists them. `others`: the title under which it lists what it is
+    given otherwise.
+    """
 
     class LateCommands(TyperGroup):
         def __init__(self, *, commands: dict[str, Any], **rest: Any) -> None:  # noqa: ANN401 - typer's, passed on
@@ -33,6 +39,17 @@ def late_commands(functions: Mapping[str, Callable[..., None]]) -> type[TyperGro
             except KeyboardInterrupt:  # while the command still imports what it needs; later each has its own words
                 print("evalbus: interrupted", file=sys.stderr)
                 raise typer.Exit(130) from None
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - likewise
+            given = [name for name in self.commands if name not in functions]
+            listed = {title: [*names, *(given if title == others else ())] for title, names in sections.items()}
+            width = max(map(len, self.commands))
+            room = formatter.width - 6 - width  # a command's first sentence, cut as click does
+            for title, names in listed.items():
+                with formatter.section(title):
+                    formatter.write_dl(
+                        [(name.ljust(width), self.commands[name].get_short_help_str(room)) for name in names]
+                    )
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer names the types privately
             name, command, others = super().resolve_command(ctx, args)
