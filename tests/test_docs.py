@@ -145,7 +145,7 @@ def test_what_does_not_exist_is_answered_with_the_nearest_that_does(written: str
     assert meant in done.output.splitlines()[-1], done.output
 
 
-@pytest.mark.parametrize(("line", "offered"), [("evalbus rep", "replay report"), ("evalbus run --wor", "--workers")])
+@pytest.mark.parametrize(("line", "offered"), [("evalbus rep", "report replay"), ("evalbus run --wor", "--workers")])
 def test_a_shell_is_told_how_a_line_may_go_on(line: str, offered: str) -> None:
     """The commands are made ready late; a shell must hear of them, and of their options, all the same."""
     asked = {"_EVALBUS_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
