@@ -31,9 +31,7 @@ def telling(bus: ServerBus, name: ConsumerId, counted: Callable[[bool], None] | 
 
 
 async def rests_of(bus: ServerBus) -> list[Resting]:
-    """Who rests now; none where this user may not ask, or a bus keeps no list. Raises ServerUnreachable."""
-    if not hasattr(bus, "rests"):  # that in memory has none: its roles are one process
-        return []
+    """Who rests now; none where this user may not ask. Raises ServerUnreachable."""
     try:
         return await bus.rests.all()
     except ReplyError:
