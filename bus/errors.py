@@ -6,6 +6,7 @@ EvalbusError                 one line for the user, and the exit code of the com
 ├── MachineError       (2)   what this machine cannot do now, and another may
 │   ├── ArtifactUnreachable  its way to the artifact store is closed, or the store is full
 │   └── ArtifactNotFound     the store has not got these bytes (it is an ArtifactMissing, too)
+├── ProcessSpent      (71)   this process has no file left to open; one that is started anew has
 ├── ServerError        (4)
 │   ├── ServerUnreachable    no answer from the server: the outcome of what was sent is unknown
 │   ├── ServerUnfit          it answers, but cannot carry a batch (version, eviction, password …)
@@ -25,6 +26,7 @@ __all__ = [
     "EvalbusError",
     "InputError",
     "MachineError",
+    "ProcessSpent",
     "ReplyError",
     "ServerError",
     "ServerUnfit",
@@ -72,6 +74,12 @@ class MachineError(EvalbusError):
 
     recheck: Callable[[], Awaitable[None]] | None = None
     """Raises while it still holds. None: only another try can tell."""
+
+
+class ProcessSpent(EvalbusError):
+    """All files that this process may have open are taken, by code that closes none: it gets no better by waiting."""
+
+    exit_code = 71
 
 
 class ArtifactUnreachable(InputError, MachineError):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any, cast
 import pytest
 
 from bus.artifacts import ArtifactStore, DirectoryArtifacts
-from bus.errors import ArtifactNotFound, ArtifactUnreachable, MachineError
+from bus.errors import ArtifactNotFound, ArtifactUnreachable, MachineError, ProcessSpent
 from bus.port import BatchStatus, Bus, Counters, Group
 from bus.redis_bus import RedisBus
 from bus.target import Target
@@ -25,7 +27,7 @@ from bus.types import BatchId, ConsumerId, Digest
 from tests.batches import FixedDoor
 from tests.suites import MINIMAL, make_suite
 from tests.waiting import PATIENCE, until
-from workers import archives, trees
+from workers import archives, consumer, trees
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.job import spec_of
@@ -38,6 +40,7 @@ from workers.scorer import ScorerRole
 from workers.worker import Worker
 
 BATCH = BatchId("b")
+ROOT = Path(__file__).parent.parent
 RUNS = 12
 CASES = "".join(f'{{"id": "c{n}", "input": "1", "target": "1"}}\n' for n in range(RUNS))
 
@@ -67,6 +70,14 @@ async def solve(case, run):
 """
 
 
+LEAVES_NONE = """\
+import errno
+
+async def solve(case, run):
+    raise OSError(errno.EMFILE, "Too many open files")
+"""
+
+
 @dataclass(slots=True)
 class Machines:
     """One batch on a server, and roles each of which stands for a machine of its own."""
@@ -86,9 +97,9 @@ class Machines:
         self.buses.append(RedisBus(FixedDoor(self.target.address()), SystemRuntime(), artifacts=store))
         return self.buses[-1]
 
-    async def declare(self, toml: str, agent: str = WRITES, **files: str) -> None:
+    async def declare(self, toml: str, agent: str = WRITES, cases: str = CASES, **files: str) -> None:
         """A batch, its planner, and nobody to work on it."""
-        self.suite = make_suite(self.root / "suite", toml, agent_DOT_py=agent, cases_DOT_jsonl=CASES, **files)
+        self.suite = make_suite(self.root / "suite", toml, agent_DOT_py=agent, cases_DOT_jsonl=cases, **files)
         bus = self.bus()
         assert (await bus.create(spec_of(self.suite, BATCH))).applied
         planner = Planner(bus, SystemRuntime(), ConsumerId("p"), Catalogue(bus, self.suite, BATCH))
@@ -209,6 +220,57 @@ async def test_a_solver_that_meets_a_full_disk_loses_nothing_by_it(
     machines.start("sound", Worker)
     machines.start("scorer", ScorerRole)
     await machines.all_passed()
+
+
+async def test_a_process_whose_code_has_left_no_file_to_open_ends(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No rest closes what was left open: it rested for ever, with the run in hand that had done it."""
+    await machines.declare(PLAIN, LEAVES_NONE)
+    monkeypatch.setattr(consumer, "spent", lambda _error=None: ProcessSpent("all files are open"))
+    machines.start("leaky", Worker)
+    machines.start("scorer", ScorerRole)
+    with pytest.raises(ProcessSpent):
+        await machines.closed()
+    bus = machines.buses[0]
+    rows = await bus.rows(BATCH, await bus.run_ids(BATCH))
+    assert {row.attempts for row in rows if row.gen} == {1}, "counted: who does so to each worker ends as poison"
+    assert machines.rests["leaky"] == []
+
+
+LEAKS = """
+import gc, os, resource
+from workers.processes.machine import spent
+
+def opens_all(into):
+    while True:
+        into.append(open(os.devnull))
+
+def raises(into):
+    try:
+        opens_all(into)
+    except OSError as error:
+        return spent(error) is not None
+
+class Ring(list):
+    me = None
+
+def leaves_a_ring():
+    ring = Ring()
+    ring.me = ring
+    return raises(ring)
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+gc.disable()
+kept = []
+print(spent() is not None, (lambda: raises([]))(), leaves_a_ring(), spent() is not None, raises(kept))
+"""
+
+
+def test_only_who_keeps_its_files_open_has_none_left() -> None:
+    """A frame that an error came through has them open, too, and so has a ring that nobody reaches."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", LEAKS], cwd=ROOT, check=True, capture_output=True)
+    assert done.stdout.split() == [b"False", b"True", b"True", b"False", b"True"]
 
 
 # --- scorers ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ wait:   what cannot be claimed yet stays ours and is renewed, but takes no slot:
         Meanwhile nothing new is read; it would wait, too.
 rest:   a machine on which one could not be driven (its disk is full, say) hands it back and takes nothing for a while.
         It would be the quickest of all to fail at the next one, and the one after (`workers.processes.resting`).
+        A process that has no file left to open ends: no rest closes what the suite's code left open.
 fenced: a beat that is refused cancels the task that held the lease. CancelledError is no Exception, so a solver
         does not swallow it by accident; and everything that it still says is refused by the scripts anyway.
 """
@@ -33,7 +34,7 @@ from bus.port import BatchSpec, Bus, Entry, Group, Held, Ref, Runtime
 from bus.types import BatchId, ConsumerId, Digest, EntryId, LeaseId
 from workers.catalogue import Served
 from workers.namesakes import Namesakes
-from workers.processes.machine import Disks, fault_of, machine_error
+from workers.processes.machine import Disks, fault_of, machine_error, spent
 from workers.processes.resting import Resting, Told
 from workers.quarantine import Owner, Place, Quarantine
 from workers.solver_time import SolverTime
@@ -248,6 +249,8 @@ class Consumer:
         resting = self._resting
         if resting.is_on and not resting.seconds:
             await resting.look()
+            if resting.is_on:
+                self._failure = self._failure or spent()
         if not resting.is_on and (why := self._full_disk()):
             recheck = self._disks.recheck if self._disks is not None else None
             await resting.begin(machine_error(why, recheck), min(one.lease for one in self._served))
@@ -395,7 +398,11 @@ class Consumer:
             self._seen_connections = -1  # the entry may still be ours
             log.warning("lease.lost", batch=entry.batch, run=entry.run, why=str(error))
         elif (fault := fault_of(error)) is not None:
-            await self._hand_back(lease, fault)
+            if (end := spent(error)) is not None:  # as good as dead: counted like any death, it may be this run's doing
+                log.error("process.spent", batch=entry.batch, run=entry.run, why=str(error))
+                self._failure = self._failure or end
+            else:
+                await self._hand_back(lease, fault)
         elif isinstance(error, EvalbusError):
             log.error("role.failed", batch=entry.batch, run=entry.run, why=str(error))
             self._failure = self._failure or error

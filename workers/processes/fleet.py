@@ -23,7 +23,7 @@ from pathlib import Path
 
 import structlog
 
-from bus.errors import EvalbusError, InputError, ServerError, ViolationError
+from bus.errors import EvalbusError, InputError, ProcessSpent, ServerError, ViolationError
 from workers.processes.parent_death import die_with_parent
 from workers.processes.role_options import BLOCKED, STOPPED, Role, RoleOptions
 from workers.secret_files import FILE
@@ -223,6 +223,8 @@ def _how(code: int) -> str:
         return "told to stop by somebody else"
     if code == BLOCKED:
         return "its event loop was blocked: where, its log says; what blocks is a plain `def`, or in asyncio.to_thread"
+    if code == ProcessSpent.exit_code:
+        return "it had no file left to open; what the suite's code opens, it must close"
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
 
 

@@ -14,18 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import tempfile
+import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 import tenacity
 
-from bus.errors import MachineError
+from bus.errors import MachineError, ProcessSpent
 from bus.port import Runtime
 
-__all__ = ["OF_ITS_OWN", "OF_THE_MACHINE", "Disks", "fault_of", "insisted", "machine_error"]
+__all__ = ["OF_ITS_OWN", "OF_THE_MACHINE", "Disks", "fault_of", "insisted", "machine_error", "spent"]
 
 T = TypeVar("T")
 
@@ -44,6 +46,8 @@ _ROOM: Final = 4 * 2**20
 """Bytes that must be free where runs work: with less, the next file of somebody's does not fit."""
 _PROBE: Final = 2**20
 """Bytes that are written to find out whether a disk takes any."""
+_SPARE: Final = 16
+"""Files that a process must be able to open: a connection, a script, a workspace. One with fewer drives no run."""
 _CHAIN: Final = 20
 """Errors behind each other that are looked at: a chain may be made into a ring."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries
@@ -65,6 +69,36 @@ def fault_of(error: BaseException, numbers: frozenset[int] = OF_THE_MACHINE) -> 
             where = "" if one.filename is None else f"{os.fsdecode(one.filename)}: "
             return machine_error(f"{where}{os.strerror(one.errno or 0)}")
     return None
+
+
+def spent(error: BaseException | None = None) -> ProcessSpent | None:
+    """Whether this very process has no file left to open; None when it has.
+
+    Of all that is wrong with a machine, this alone is mended by the end of the process, and by nothing else: who waits
+    for a leak to close waits for ever. What only the collector of cycles still holds is closed first, and what only
+    `error` holds: a frame that it came through has the files that were open there.
+    """
+    if _has_spare():
+        return None
+    for one in _chain(error) if error is not None else ():
+        traceback.clear_frames(one.__traceback__)
+    gc.collect()
+    if _has_spare():
+        return None
+    return ProcessSpent("all files that this process may open are open: what a suite's code opens, it must close")
+
+
+def _has_spare() -> bool:
+    taken: list[int] = []
+    try:
+        while len(taken) < _SPARE:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno != errno.EMFILE
+    finally:
+        for one in taken:
+            os.close(one)
+    return True
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
