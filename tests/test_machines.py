@@ -76,6 +76,19 @@ import errno
 async def solve(case, run):
     raise OSError(errno.EMFILE, "Too many open files")
 """
+FILLS = """\
+import errno
+
+async def solve(case, run):
+    raise OSError(errno.ENOSPC, "No space left on device")
+"""
+_MANY = 12
+NO_TERMINAL = """\
+import errno
+
+async def solve(case, run):
+    raise OSError(errno.ENXIO if case.id == "c1" else errno.EROFS, "of the system's", "/dev/tty")
+"""
 
 
 @dataclass(slots=True)
@@ -271,6 +284,43 @@ def test_only_who_keeps_its_files_open_has_none_left() -> None:
     """A frame that an error came through has them open, too, and so has a ring that nobody reaches."""
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", LEAKS], cwd=ROOT, check=True, capture_output=True)
     assert done.stdout.split() == [b"False", b"True", b"True", b"False", b"True"]
+
+
+async def test_what_is_so_on_every_machine_is_the_solvers(machines: Machines) -> None:
+    """No terminal, a file of the system that can only be read: each machine rested for it, a run took half an hour."""
+    await machines.declare(PLAIN, NO_TERMINAL)
+    machines.start("worker", Worker, own=Disks([machines.root]))
+    machines.start("scorer", ScorerRole)
+    counters = await machines.closed()
+    assert (counters.hole_reasons, machines.rests["worker"]) == ({"solver_error": RUNS}, [])
+
+
+def test_a_disk_that_can_only_be_read_is_the_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever the code of a suite made of it."""
+    there = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda _place: _ReadOnly(there))
+    assert Disks([tmp_path]).full() == f"{tmp_path}: its disk can only be read"
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadOnly:
+    """A disk's figures, with the flag."""
+
+    found: os.statvfs_result
+
+    def __getattr__(self, name: str) -> int:
+        return os.ST_RDONLY if name == "f_flag" else int(getattr(self.found, name))
+
+
+async def test_a_run_that_twenty_machines_hand_back_ends_with_its_own_word(machines: Machines) -> None:
+    """It was `poison`, as if its workers had died of it."""
+    toml = PLAIN.replace("300ms", "100ms").replace("max_deliveries = 2", "max_deliveries = 1")
+    await machines.declare(toml, FILLS, '{"id": "c0", "input": "1", "target": "1"}\n')
+    for number in range(_MANY):
+        machines.start(f"worker-{number}", Worker)
+    machines.start("scorer", ScorerRole)
+    counters = await machines.closed()
+    assert counters.hole_reasons == {"solver_error": 1}
 
 
 # --- scorers ----------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from bus.errors import EvalbusError
 from workers.cases import Case
 from workers.comparing import Compare, TargetError, includes, is_exact, is_number, patterns_of
 from workers.processes.commands import CommandError, Finished, fill, passed_on, run_limited
-from workers.processes.machine import OF_ITS_OWN, fault_of
+from workers.processes.machine import OF_ANY_CODE, OF_ITS_OWN, fault_of
 from workers.processes.searching import SearchError, is_found
 from workers.programs import fault_of_absence
 from workers.suite import Suite, function_of
@@ -239,7 +239,7 @@ class _TaskScorer:
         except EvalbusError:
             raise
         except Exception as error:
-            if (fault := fault_of(error)) is not None:
+            if (fault := fault_of(error, OF_ANY_CODE)) is not None:
                 raise fault from error
             raise ScorerError(describe(error)) from error
         return replace(_verdict(self.suite, passed, value), kept=kept)
@@ -260,7 +260,7 @@ class _PythonScorer:
             async with asyncio.timeout(self.suite.scorer.timeout):
                 verdict = await call_apart(self.function, case, sealed)
         except UserCodeError as error:
-            if (fault := fault_of(error)) is not None:
+            if (fault := fault_of(error, OF_ANY_CODE)) is not None:
                 raise fault from error
             raise ScorerError(error.placed) from error
         except TimeoutError:

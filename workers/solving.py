@@ -18,7 +18,7 @@ import structlog
 
 from workers.cases import Case
 from workers.processes.commands import CommandError, fill, passed_on, run_limited
-from workers.processes.machine import fault_of
+from workers.processes.machine import OF_ANY_CODE, fault_of
 from workers.programs import fault_of_absence
 from workers.redaction import redacted
 from workers.run import Run
@@ -100,7 +100,7 @@ class _PythonSolver:
         try:
             answer = await call_guarded(self.function, case, run)
         except UserCodeError as error:
-            if (fault := fault_of(error)) is not None:
+            if (fault := fault_of(error, OF_ANY_CODE)) is not None:
                 raise fault from error
             if error.place not in self.told:
                 self.told.add(error.place)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import structlog
 
+from bus.errors import MachineError
 from bus.port import BatchSpec, Bus, Ref, Runtime
 from bus.types import ConsumerId, Digest, Gen, LeaseId
 from workers.cases import Case
@@ -41,7 +42,7 @@ from workers.solver_time import SolverTime
 from workers.solving import Closable, Solver, SolverError, SolverTimeoutError, make_solver
 from workers.suite import Suite
 from workers.tools.serving import ToolsOf
-from workers.usercode import OWN_CANCELLATION
+from workers.usercode import OWN_CANCELLATION, UserCodeError
 from workers.workspace import Packed, TreeError, Workspace, directory_of, discard, make_directory, pack, prepare
 from workers.writes import FencedWorkspace
 
@@ -51,6 +52,7 @@ log = structlog.get_logger("evalbus.worker")
 
 _LONG = 50_000  # characters of an answer; what is longer travels beside the transcript, by its digest
 _MAY_BE_THE_DISKS = frozenset({"solver_error", "solver_timeout", "workspace_error"})
+_HAND_BACKS = 20  # of a run that are not counted: FREE_HAND_BACKS in lua/include/run.lua
 _TICK = 0.05  # seconds at least between two looks at a clock that stands
 _GRACE = 5.0  # seconds for a solver that is cancelled; one that holds on is left behind, and refused from then on
 
@@ -133,7 +135,9 @@ class Worker:
         log.debug("lease.granted", attempts=granted["attempts"])
         time = lease.time = SolverTime(self._runtime.now)
         conversation = await Conversation.open(self._bus, self._runtime, lease, granted, time, served.suite.resume)
-        await self._drive(lease, served, conversation, time)
+        attempts, most = int(granted["attempts"]), served.info.spec.max_deliveries
+        is_last = attempts >= most and int(granted["gen"]) > _HAND_BACKS
+        await self._drive(lease, served, conversation, time, is_last)
 
     async def aclose(self) -> None:
         """Close the connections to endpoints, and what solvers have open."""
@@ -143,7 +147,10 @@ class Worker:
         for plane in self._planes.values():
             await plane.aclose()
 
-    async def _drive(self, lease: Lease, served: Served, conversation: Conversation, time: SolverTime) -> None:
+    async def _drive(
+        self, lease: Lease, served: Served, conversation: Conversation, time: SolverTime, is_last: bool
+    ) -> None:
+        """`is_last`: twenty machines have handed it back, and there is no other delivery."""
         ref = conversation.ref
         folder = directory_of(self._work, ref.batch, ref.run, ref.gen)
         try:
@@ -153,6 +160,10 @@ class Worker:
                     verdict = await self._attempt(served, conversation, time, folder)
                 except TreeError as no_template:  # of the suite's, on every machine
                     verdict = Over("workspace_error", str(no_template))
+                except MachineError as fault:
+                    if not is_last or not isinstance(fault.__cause__, UserCodeError):
+                        raise
+                    verdict = Over("solver_error", fault.__cause__.placed)  # its own word, instead of `poison`
                 match verdict:
                     case Answered(text):
                         if self._disks is not None and served.suite.workspace is not None:

@@ -27,7 +27,7 @@ import tenacity
 from bus.errors import MachineError, ProcessSpent
 from bus.port import Runtime
 
-__all__ = ["OF_ITS_OWN", "OF_THE_MACHINE", "Disks", "fault_of", "insisted", "machine_error", "spent"]
+__all__ = ["OF_ANY_CODE", "OF_ITS_OWN", "OF_THE_MACHINE", "Disks", "fault_of", "insisted", "machine_error", "spent"]
 
 T = TypeVar("T")
 
@@ -38,6 +38,10 @@ OF_THE_MACHINE: Final = frozenset(
     }
 )  # fmt: skip
 """What a system says that takes no more, whoever asked. On another machine the same run may do as it likes."""
+
+OF_ANY_CODE: Final = OF_THE_MACHINE - {errno.EROFS, errno.ENODEV, errno.ENXIO}
+"""Likewise, of what code of a suite's opened, wherever that is: that there is no terminal, or that a part of the system
+is only to be read, is so on every machine. `Disks` knows of its own whether they may be written to."""
 
 OF_ITS_OWN: Final = OF_THE_MACHINE | {errno.EACCES, errno.EPERM}
 """Likewise, of a directory that a role made for itself and nobody else has touched."""
@@ -127,6 +131,8 @@ class Disks:
                 found = os.statvfs(_nearest(place))
             except OSError as error:
                 return f"{place}: {error.strerror}"
+            if found.f_flag & os.ST_RDONLY:
+                return f"{place}: its disk can only be read"
             if found.f_blocks and found.f_bavail * found.f_frsize < _ROOM:
                 return f"{place}: {found.f_bavail * found.f_frsize:,} bytes are free on its disk"
             if found.f_files and not found.f_favail:
