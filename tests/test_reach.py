@@ -59,7 +59,7 @@ async def _nothing() -> None:
 
 async def faults(fleet: _Fleet, here: Reach, error: EndpointError, others: int = 0, own: int = 0) -> list[int]:
     """After which of eight failures the machine is found to be at fault, when answers come meanwhile."""
-    streak, found = Streak(here), []
+    streak, found = Streak(here, SystemRuntime()), []
     for failure in range(1, 9):
         if await streak.fault(error) is not None:
             found.append(failure)
@@ -232,3 +232,36 @@ async def test_a_machine_without_a_network_asks_nobody_for_a_retry(
         ways["lost"] = False
         counters = await stage.closed()
         assert (counters.holes, counters.bins["pass"]) == (0, 1)
+
+
+async def test_a_fleet_without_a_resolver_ends_its_batch(stage: ModelStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that none of them can ask for: each rested, found the name still missing, and rested again, for ever."""
+    monkeypatch.setattr(reach, "_HOPELESS", 1.0)
+
+    async def post(self: _NoWay, url: str, headers: Mapping[str, str], body: bytes) -> aiohttp.ClientResponse:
+        key = SimpleNamespace(host="e", port=80, ssl=False, is_ssl=False)
+        unknown = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        raise aiohttp.ClientConnectorError(key, unknown)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(_NoWay, "post", post)
+    with Lab(seed=1) as lab:
+        await stage.declare(suite_of(lab, lease="300ms"), agent_DOT_py=ASKS_ONCE, cases_DOT_jsonl=cases(["a", "b"]))
+        stage.planner()
+        await lost(stage)
+        stage.scorer()
+        consumer = stage.processes[-2].role
+        await until(lambda: consumer._resting.is_on, "it rests")  # type: ignore[union-attr]
+        counters = await stage.closed()
+        assert counters.hole_reasons == {"endpoint_error": 2}
+
+
+async def test_who_hears_of_an_answer_has_hope_again() -> None:
+    """Its own, or anybody's."""
+    fleet = _Fleet()
+    here = Reach(fleet, _nothing)
+    assert not await here.is_hopeless(1000.0)
+    assert (await here.is_hopeless(1299.0), await here.is_hopeless(1300.0)) == (False, True)
+    fleet.said += 1
+    assert (await here.is_hopeless(1301.0), await here.is_hopeless(1601.0)) == (False, True)
+    here.heard += 1
+    assert not await here.is_hopeless(1602.0)

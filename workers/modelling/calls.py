@@ -63,7 +63,7 @@ class ModelCalls:
             await asyncio.wait(self._site.dropping)
 
     async def _answer(self, question: Question) -> Completion:
-        failures, streak = 0, Streak(self._plane.reach)
+        failures, streak = 0, Streak(self._plane.reach, self._site.runtime)
         while True:
             try:
                 answer = await Attempt(self._site, question).make()

@@ -7,7 +7,8 @@ is the machine, and its runs are others'. When it does not, the endpoint is down
 own patience to end (`workers.modelling.calls`).
 
 Some errors need no witness (`workers.endpoints.failures`): that this machine's resolver can't be asked, that it has no
-network, no port, no file left.
+network, no port, no file left. But a whole fleet may be so, for a name that none of its resolvers can find. When nobody
+has heard an answer for minutes, and there is still no way, that is for the call's patience, too: the batch must end.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _TELL_EVERY: Final = 1.0
 """Seconds between two words to the others that an answer came."""
 _ENOUGH: Final = 4
 """Attempts without a connection, nearly two seconds, before a single one counts as anything but an accident."""
+_HOPELESS: Final = 300.0
+"""Seconds without an answer to anybody beyond which a machine that finds no way does not take that for its own."""
 
 
 class Witnesses(Protocol):
@@ -46,6 +49,7 @@ class Reach:
         """`try_it`: connects, and raises MachineError when it can't."""
         self._witnesses, self._try_it = witnesses, try_it
         self._told = float("-inf")
+        self._silent_since, self._heard_then = 0.0, (-1, -1)
         self.heard = 0
         """Answers that came here."""
 
@@ -61,17 +65,36 @@ class Reach:
         """How often anybody has said that one came."""
         return await self._witnesses.answers()
 
+    async def is_hopeless(self, now: float) -> bool:
+        """Whether nobody has heard an answer for a long time, as far as was looked. `now`: seconds."""
+        heard = self.heard, await self.others()
+        if heard != self._heard_then:
+            self._silent_since, self._heard_then = now, heard
+        return now - self._silent_since >= _HOPELESS
+
     def fault(self, error: EndpointError) -> MachineError:
         """That of this machine."""
         return machine_error(str(error), self._try_it)
+
+    def local_fault(self, error: EndpointError, runtime: Runtime) -> MachineError:
+        """Likewise, of which nobody else was asked: it is looked whether anybody has a way at all."""
+
+        async def recheck() -> None:
+            try:
+                await self._try_it()
+            except MachineError:
+                if not await self.is_hopeless(runtime.now()):
+                    raise
+
+        return machine_error(str(error), recheck)
 
 
 class Streak:
     """Attempts at one call that found no way to the endpoint, one after the other."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: Reach, runtime: Runtime) -> None:
         """None yet."""
-        self._reach = reach
+        self._reach, self._runtime = reach, runtime
         self._count = self._others = self._here = 0
 
     async def fault(self, error: EndpointError) -> MachineError | None:
@@ -85,7 +108,8 @@ class Streak:
         if self._count < _ENOUGH:
             return None
         if error.local:
-            return self._reach.fault(error)
+            hopeless = await self._reach.is_hopeless(self._runtime.now())
+            return None if hopeless else self._reach.local_fault(error, self._runtime)
         if self._reach.heard == self._here and await self._reach.others() != self._others:
             return self._reach.fault(error)
         return None
