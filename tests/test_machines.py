@@ -300,6 +300,7 @@ def test_a_disk_that_can_only_be_read_is_the_machines(monkeypatch: pytest.Monkey
     there = os.statvfs(tmp_path)
     monkeypatch.setattr(os, "statvfs", lambda _place: _ReadOnly(there))
     assert Disks([tmp_path]).full() == f"{tmp_path}: its disk can only be read"
+    assert not Disks([]).full(), "a run that wants no temporary files needs no place for them"
 
 
 @dataclass(frozen=True, slots=True)

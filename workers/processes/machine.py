@@ -131,7 +131,7 @@ class Disks:
                 found = os.statvfs(_nearest(place))
             except OSError as error:
                 return f"{place}: {error.strerror}"
-            if found.f_flag & os.ST_RDONLY:
+            if found.f_flag & os.ST_RDONLY and place in self._places:  # not every run wants temporary files
                 return f"{place}: its disk can only be read"
             if found.f_blocks and found.f_bavail * found.f_frsize < _ROOM:
                 return f"{place}: {found.f_bavail * found.f_frsize:,} bytes are free on its disk"
