@@ -33,6 +33,8 @@ from workers.results.derived import joined
 from workers.results.prevented import Watch
 from workers.results.showing import show_batch
 from workers.results.showing_files import show_file
+from workers.results.status import show_one
+from workers.watching.looking import Watcher
 
 
 def console() -> Console:
@@ -213,6 +215,23 @@ async def test_files_of_all_partitions_are_named_as_the_export_named_them(server
     (tmp_path / "h.p2.jsonl").write_bytes((tmp_path / "h.p1.jsonl").read_bytes())
     with pytest.raises(InputError, match=r"batch b\.p1, batch b\.p1, batch b\.p3 are not the partitions"):
         await asyncio.to_thread(from_file, named)
+
+
+async def test_a_partition_by_its_own_name_is_one_batch_that_has_ended(server: Target, tmp_path: Path) -> None:
+    """Its export goes where it was asked for, its report has its number, and its status speaks of no others."""
+    async with parts_on(server, split(spec(quorum=1), 3)) as parts:
+        for part in parts[:2]:
+            await ended(part, 1)
+        bus, name, file, screen = parts[0].bus, parts[1].name, tmp_path / "second.jsonl", console()
+        assert [one.file for one in await export_whole(bus, name, file)] == [file]
+        with gathered(await fetched(bus, name, tmp_path)) as report:
+            facts = report.facts
+        assert (facts.outcome.batch, facts.outcome.state, facts.outcome.pass_rate) == ("b.p2", "closed", 1.0)
+        assert facts.outcome == await fetch_outcome(bus, name)
+        assert facts.chains == ()
+        await show_one(bus, name, screen)
+        assert "partitions" not in text_of(screen)
+        assert (await Watcher(bus).view(name)).in_partitions == ""
 
 
 async def test_replay_says_what_all_partitions_come_to_and_compares_the_head_of_each(

@@ -66,8 +66,8 @@ class Whole:
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether these have other names than the whole."""
-        return self.parts[0].spec.part is not None
+        """Whether these have other names than the whole. A partition that is looked at for itself is one batch."""
+        return self.parts[0].spec.batch != self.name
 
     @property
     def name(self) -> BatchId:
