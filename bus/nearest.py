@@ -6,18 +6,21 @@ from collections.abc import Iterable
 
 __all__ = ["nearest", "several_nearest"]
 
-_ROUGHLY = 0.4
-"""How like a name must be where several are offered: of three, one may be far off. Of one, difflib's 0.6 is asked."""
+_LIKE = 0.6
+"""How like a name must be, by difflib's ratio: below that it is another name, and no slip."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The one that is most like it; None where none is like it."""
-    return next(iter(_close(name, known, 1, 0.6)), None)
+    return next(iter(_close(name, known, 1, _LIKE)), None)
 
 
 def several_nearest(name: str, known: Iterable[str], most: int) -> list[str]:
-    """Up to `most` that are at all like it, the likest first."""
-    return _close(name, known, most, _ROUGHLY)
+    """Up to `most` that are like it, or begin with it and go on: a name is often remembered by its beginning only."""
+    names = list(known)
+    begin_so = [one for one in names if name and one.startswith(name)]
+    found = {*_close(name, names, most, _LIKE), *_close(name, begin_so, most, 0.0)}
+    return _close(name, sorted(found), most, 0.0)  # the likest first
 
 
 def _close(name: str, known: Iterable[str], most: int, cutoff: float) -> list[str]:

@@ -14,12 +14,15 @@ def test_of_the_known_names_the_likest_was_meant_and_none_where_none_is_like_it(
     assert nearest("bakery", {"outbox": 1, "admission": 2}) is None
 
 
-def test_where_several_are_offered_one_may_be_far_off() -> None:
-    """A batch's name is often remembered by its beginning only."""
+def test_of_several_each_is_like_it_or_begins_with_it() -> None:
+    """A batch's name is often remembered by its beginning only; what is neither was not meant."""
     known = ["nightly-2026-01-04", "nightly-2026-01-05", "weekly", "nightly-smoke"]
     assert several_nearest("nightly", known, 2) == ["nightly-smoke", "nightly-2026-01-05"]
     assert nearest("nightly", ["nightly-2026-01-04"]) is None
     assert several_nearest("nightly", ["nightly-2026-01-04"], 2) == ["nightly-2026-01-04"]
+    assert several_nearest("mails", ["mails-20260104-201500", "males"], 2) == ["males", "mails-20260104-201500"]
+    assert several_nearest("nosuch", ["argscheck", "smoke"], 3) == []
+    assert several_nearest("", ["argscheck"], 3) == []
 
 
 def test_a_command_whose_names_are_right_does_not_load_what_compares_them() -> None:

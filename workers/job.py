@@ -24,7 +24,6 @@ from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ServerError
 from bus.home import home_directory
 from bus.imported.looking import only_for_looking
-from bus.nearest import several_nearest
 from bus.partitions import part_name, root_of, split
 from bus.port import BatchInfo, BatchSpec, BatchStatus
 from bus.rights import ARCHIVING, COMMANDS
@@ -49,9 +48,10 @@ from workers.processes.strays import Strays
 from workers.redaction import hide_access
 from workers.rescoring import check_source, next_name
 from workers.results.first_holes import FirstHoles
+from workers.results.missing import no_such_batch
 from workers.results.outcome import Outcome
 from workers.results.progress import Progress
-from workers.results.whole import Closing, Whole, closing_of, counters_of, whole_of, wholes
+from workers.results.whole import Closing, Whole, closing_of, counters_of, whole_of
 from workers.runtime import SystemRuntime
 from workers.secret_files import glance
 from workers.suite import Suite, load_suite
@@ -67,7 +67,6 @@ _HAND_BACKS = 20  # of a run, beside its deliveries, before it counts as one tha
 _SHORTEST_LIFE = 10_000  # ms; a disk of a process that was merely slow should not be given up
 _LONGEST_NAME = 200
 _SHOWN_NAME = 60  # characters of one that is none: enough to recognise it
-_NAMED = 3  # batches, in answer to one that is none
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -206,7 +205,7 @@ async def existing(bus: ServerBus, batch: BatchId) -> Whole:
     """What is there under a name. Raises InputError, with the nearest names, when there is nothing."""
     whole = await whole_of(bus, batch)
     if whole is None:
-        raise InputError(await _no_such_batch(bus, batch))
+        raise InputError(await no_such_batch(bus, batch))
     return whole
 
 
@@ -221,21 +220,8 @@ async def info_of(bus: ServerBus, batch: BatchId) -> BatchInfo:
         if whole is not None:
             first, last = part_name(batch, 1), part_name(batch, whole.of)
             raise InputError(f"batch {batch!r} is kept in {whole.of} partitions", remedy=f"name one: {first} to {last}")
-        raise InputError(await _no_such_batch(bus, batch))
+        raise InputError(await no_such_batch(bus, batch))
     return info
-
-
-async def _no_such_batch(bus: ServerBus, batch: BatchId) -> str:
-    there = await bus.all_batches()
-    gone = {root_of(name) for name, at in there.items() if at is BatchStatus.PRUNED}
-    known = sorted({*gone, *(one.name for one in await wholes(bus, there))})
-    near = several_nearest(batch, known, 3)
-    if near:
-        return f"no batch {batch!r} on this server; did you mean {', '.join(near)}?"
-    others = f" and {len(known) - _NAMED} others" if len(known) > _NAMED else ""
-    hint = f"it has {', '.join(known[-_NAMED:])}{others}" if known else "there are none"
-    other = next(plane for plane in Plane if plane is not bus.plane)  # it may be there
-    return f"no batch {batch!r} on this server, plane {bus.plane}; {hint} (another plane: --plane {other})"
 
 
 def log_directory(home: Path, batch: BatchId) -> Path:
@@ -398,7 +384,7 @@ async def _rescorings(bus: ServerBus, source: BatchId, suite: Suite, name: Batch
     """What is declared to score a batch anew: one batch beside it, or one beside each of its partitions."""
     whole = await whole_of(bus, source)
     if whole is None:
-        raise InputError(await _no_such_batch(bus, source))
+        raise InputError(await no_such_batch(bus, source))
     if whole.info.imported:  # what it sealed is not in its history, but by name
         raise only_for_looking(source)
     status = whole.info.status
