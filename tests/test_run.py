@@ -194,10 +194,11 @@ async def test_gate_and_status_tell_the_same_of_it(undisturbed: Undisturbed) -> 
     assert (gate.code, gate.out) == (undisturbed.done.code, undisturbed.done.out)
     assert _read(stage.root / "gate.json") == undisturbed.result
     assert (one.code, one.out) == (0, undisturbed.done.out)
-    title, line = (text.split() for text in all_.out.splitlines())
+    title, line = (text.split(maxsplit=9) for text in all_.out.splitlines())
+    bins = Counter(undisturbed.result["runs"].values())
     assert dict(zip(title, line, strict=True)) == {
         "batch": "b", "state": "closed", "runs": "12", "admitted": "12", "running": "0", "sealed": "0",
-        "scored": "12", "holes": "0", "refused": "0",
+        "scored": "12", "holes": "0", "refused": "0", "bins": f"pass {bins['pass']} · fail {bins['fail']}",
     }  # fmt: skip
 
 

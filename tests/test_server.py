@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -466,7 +467,7 @@ def test_a_server_that_a_busy_machine_starts_slowly_is_waited_for(
 ) -> None:
     """Its keeper took it for one whose socket had been removed, ended it after five seconds, and so three times."""
     slow = tmp_path / "valkey-server"
-    slow.write_text(f'#!/bin/sh\nsleep 5.5\nexec {get_binary_path()} "$@"\n')
+    slow.write_text(f'#!/bin/sh\nsleep 5.5\nexec {shlex.quote(str(get_binary_path()))} "$@"\n')
     slow.chmod(0o755)
     monkeypatch.setattr(launch, "server_binary", lambda: slow)
     with EmbeddedServer.open(home) as server, client(server) as here:
