@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,9 +23,13 @@ from bus.artifacts import ArtifactStore, DirectoryArtifacts
 from bus.errors import ArtifactNotFound, ArtifactUnreachable, MachineError, ProcessSpent
 from bus.port import BatchStatus, Bus, Counters, Group
 from bus.redis_bus import RedisBus
+from bus.rests import Resting as Resting_
+from bus.rests import Rests
+from bus.server import unix_url
 from bus.target import Target
-from bus.types import BatchId, ConsumerId, Digest
+from bus.types import BatchId, ConsumerId, Digest, Plane
 from tests.batches import FixedDoor
+from tests.fleet import Stage, eventually
 from tests.suites import MINIMAL, make_suite
 from tests.waiting import PATIENCE, until
 from workers import archives, consumer, trees
@@ -35,6 +40,7 @@ from workers.namesakes import Namesakes
 from workers.planner import Planner
 from workers.processes.machine import Disks, fault_of, insisted, machine_error
 from workers.processes.resting import Rest, Resting
+from workers.processes.rests import RestNews
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
 from workers.worker import Worker
@@ -626,3 +632,49 @@ async def test_what_is_in_the_way_for_a_moment_is_tried_again() -> None:
     for call, error in failing:
         with pytest.raises(error):
             await insisted(SystemRuntime(), 0.1, call)
+
+
+async def test_a_run_says_again_that_all_rests_when_a_longer_rest_begins() -> None:
+    """It was said once, in the first second, and never again in the hour that nothing was done."""
+    resting: list[Resting_] = []
+
+    class Bus:
+        class rests:  # noqa: N801 - an attribute of the bus
+            @staticmethod
+            async def all() -> list[Resting_]:
+                return resting
+
+    async def said(why: str, seconds: float) -> list[str]:
+        resting[:] = [Resting_(ConsumerId("w"), "there", why, seconds)] if why else []
+        return await news.lines(cast("Any", Bus))
+
+    news = RestNews()
+    line = "w on there takes nothing, and looks again in {} s: full"
+    assert await said("full", 10.0) == [line.format(10)]
+    assert await said("full", 8.0) == []
+    assert await said("full", 20.0) == [], "soon enough"
+    assert await said("full", 40.0) == [line.format(40)]
+    assert await said("full", 38.0) == []
+    assert await said("full", 120.0) == [line.format(120)]
+    assert await said("", 0.0) == ["w works again"]
+
+
+async def test_who_died_at_rest_is_no_longer_said_to_rest_when_it_is_back(server: Target, tmp_path: Path) -> None:
+    """It served for minutes while `status` said that it took nothing."""
+    bus = RedisBus(FixedDoor(server.address()), SystemRuntime(), artifacts=DirectoryArtifacts(tmp_path))
+    rests = Rests(bus.link, Plane.LIVE, 0)
+    try:
+        for name in ("back", "away"):
+            await rests.tell(name, "there", "full", 600.0)
+        url = unix_url(Path(server.path or ""))
+        with Stage.opened(tmp_path) as stage:
+            worker = stage.start("worker", "--url", url, "--name", "back")
+            await eventually(lambda: _only(rests, "away"), "the word of the dead one to be taken back")
+            worker.process.send_signal(signal.SIGTERM)
+            await worker.end()
+    finally:
+        await bus.aclose()
+
+
+async def _only(rests: Rests, name: str) -> bool:
+    return [one.consumer for one in await rests.all()] == [name]

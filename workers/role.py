@@ -146,6 +146,8 @@ async def _built(
 ) -> AsyncIterator[_Built]:
     structlog.contextvars.bind_contextvars(consumer=name)
     disks = Disks([work.parent])
+    told = telling(bus, name, watched.rests)
+    await told(None)  # whoever had this name may have died at rest
     if options.role is not Role.PLANNER:
         clear_leftovers(work.parent, name)
     if options.role is Role.PLANNER:
@@ -155,7 +157,7 @@ async def _built(
         scorer = ScorerRole(bus, runtime, name, work, bus.limits_of, disks)
         consumer = Consumer(
             bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots, opened=bus.opened,
-            disks=disks, told=telling(bus, name, watched.rests),
+            disks=disks, told=told,
         )  # fmt: skip
         try:
             yield _Built(consumer, [bus])
@@ -169,7 +171,7 @@ async def _built(
         worker = Worker(bus, runtime, name, work, bus.limits_of, room.tools_of(bus, runtime), disks)
         runs = Consumer(
             bus, runtime, Group.WORKER, name, catalogue, worker, options.slots, quarantine=room.quarantine,
-            opened=bus.opened, disks=disks, told=telling(bus, name, watched.rests),
+            opened=bus.opened, disks=disks, told=told,
         )  # fmt: skip
         tools = room.consumer(beside, runtime, name, catalogue, telling(bus, ConsumerId(f"{name} (tools)")))
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bus.errors import ReplyError, ServerUnreachable
 from bus.rests import Resting
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from bus.cluster import ServerBus
 
 __all__ = ["RestNews", "rests_of", "telling"]
+
+_LONG: Final = 20.0
+"""Seconds of a rest that is told of again."""
 
 
 def telling(bus: ServerBus, name: ConsumerId, counted: Callable[[bool], None] | None = None) -> Told:
@@ -39,11 +42,14 @@ async def rests_of(bus: ServerBus) -> list[Resting]:
 
 
 class RestNews:
-    """What a run that goes on says of those that rest: a line when one begins, or has another reason."""
+    """What a run that goes on says of those that rest: a line when one begins, or has another reason.
+
+    And when one begins a longer rest for the same reason: who comes to look at what stands still is to see why.
+    """
 
     def __init__(self) -> None:
         """Nothing was said."""
-        self._told: dict[str, str] = {}
+        self._told: dict[str, Resting] = {}
 
     async def lines(self, bus: ServerBus) -> list[str]:
         """What is new."""
@@ -51,7 +57,13 @@ class RestNews:
             now = {one.consumer: one for one in await rests_of(bus)}
         except ServerUnreachable:
             return []
-        said = [one.line for name, one in now.items() if self._told.get(name) != one.why]
+        said = [one.line for name, one in now.items() if _is_news(one, self._told.get(name))]
         said += [f"{name} works again" for name in self._told if name not in now]
-        self._told = {name: one.why for name, one in now.items()}
+        self._told = dict(now)
         return said
+
+
+def _is_news(now: Resting, before: Resting | None) -> bool:
+    if before is None or now.why != before.why:
+        return True
+    return now.seconds > max(_LONG, before.seconds)  # what was left of the rest before only grew less
