@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -251,6 +252,22 @@ async def test_a_log_that_has_grown_large_starts_anew_with_its_processs_next_lif
         await fleet.failed()
     await fleet.stop()
     assert 0 < log.stat().st_size < 10_000
+
+
+async def test_a_fleet_that_stops_leaves_it_to_asyncio_to_reap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Popen.send_signal` polls: it may take the exit code that another thread waits for, which then reports 255."""
+
+    async def is_up() -> bool:
+        return fleet.alive(Role.WORKER) == 1
+
+    fleet = Fleet(tmp_path)
+    fleet.start([RoleOptions(role=Role.WORKER, suite=str(tmp_path), name="w")])
+    await eventually(is_up, "its process")
+    polled: list[int] = []
+    monkeypatch.setattr(subprocess.Popen, "poll", lambda process: polled.append(process.pid))
+    await fleet.stop()
+    assert polled == []
+    assert fleet.alive(Role.WORKER) == 0
 
 
 async def test_the_version_is_told(stage: Stage) -> None:

@@ -201,8 +201,11 @@ class Fleet:
         self._stopping = True
         processes = [member.process for member in self._members if member.process is not None]
         for process in processes:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)
+            if process.returncode is None:
+                # Not by `send_signal`: it polls first, and may so reap a process that has ended this very moment. Who
+                # waits for that one then finds none, and asyncio says so ("Unknown child process").
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_GRACE):
                 await asyncio.gather(*(process.wait() for process in processes))
