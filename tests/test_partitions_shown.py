@@ -20,7 +20,7 @@ from bus.types import RunId
 from tests.batches import W2, Batch
 from tests.explained import line
 from tests.parted import ROOT, RUNS, ended, parts_on, spec
-from workers.explaining.reading import read_file
+from workers.explaining.reading import read_file, read_server
 from workers.gating.sources import from_file
 from workers.histories.exporting import export_whole
 from workers.histories.replaying import batches_of, derive_batch, heads_of, show_joint
@@ -31,7 +31,7 @@ from workers.reporting.lives import Lives
 from workers.results import reviewing
 from workers.results.derived import joined
 from workers.results.prevented import Watch
-from workers.results.showing import show_batch
+from workers.results.showing import show_batch, show_run
 from workers.results.showing_files import show_file
 from workers.results.status import show_one
 from workers.watching.looking import Watcher
@@ -61,6 +61,16 @@ async def test_runs_are_shown_in_the_order_of_the_suite_and_not_partition_by_par
         assert lines == [[run, "pass" if run == "c1#1" else "queued"] for run in RUNS]
 
 
+async def test_an_unknown_run_is_answered_in_the_order_of_the_suite(server: Target) -> None:
+    """As one would have been of a batch that was not dealt out; by `show` and by `why`."""
+    async with parts_on(server, split(spec(), 3)) as parts:
+        said = "no run 'nobody' in batch 'b'; it begins with c0#1, c1#1, c2#1"
+        with pytest.raises(InputError, match=said):
+            await show_run(parts[0].bus, ROOT, "nobody", None, console())
+        with pytest.raises(InputError, match=said):
+            await read_server(parts[0].bus, ROOT, "nobody")
+
+
 # --- reviews ----------------------------------------------------------------------------------------------
 
 
@@ -83,7 +93,9 @@ async def test_reviews_of_all_partitions_are_one_list_and_are_decided_by_the_bat
         with pytest.raises(InputError, match="run 'c1#1' of batch 'b' waits for no review"):
             await reviewing.give_up(bus, ROOT, [first, "c1#1"], screen)
         assert await parts[0].bus.parked(parts[0].name) == [first]
-        await reviewing.judge_again(bus, ROOT, [third], screen)
+        with pytest.raises(InputError, match=r"no run 'c00' in batch 'b'; did you mean c0#1\?"):
+            await reviewing.give_up(bus, ROOT, ["c00"], screen)
+        await reviewing.judge_again(bus, ROOT, ["c2", third], screen)  # a case with one trial is its run
         await reviewing.give_up(bus, ROOT, [first], screen)
         said = text_of(screen).splitlines()[2:]
         assert said == ["c2#1   will be judged again", "c0#1   is a hole, unreviewed"]
@@ -209,6 +221,8 @@ async def test_files_of_all_partitions_are_named_as_the_export_named_them(server
     assert (await asyncio.to_thread(read_file, named, "c4#1")).story.batch == "b.p2"
     with pytest.raises(InputError, match=r"no run 'c4#2' in batch 'b'; did you mean c4#1\?"):
         await asyncio.to_thread(read_file, named, "c4#2")
+    with pytest.raises(InputError, match=r"no run 'nobody' in batch 'b'; it begins with c0#1, c1#1, c2#1"):
+        await asyncio.to_thread(read_file, named, "nobody")
     (tmp_path / "h.p2.jsonl").rename(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=r"h\.p2\.jsonl: is missing: the batch was kept in 3 partitions"):
         await asyncio.to_thread(from_file, named)

@@ -91,7 +91,10 @@ def show(
 
 def review(
     batch: Annotated[str, typer.Argument(help="The batch.")],
-    runs: Annotated[list[str] | None, typer.Argument(help="Runs to decide about; none: show those that wait.")] = None,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Runs, or cases with one trial, to decide about; none: show those that wait."),
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Have them judged again, by the judge that is bound.")] = False,
     give_up: Annotated[bool, typer.Option("--give-up", help="End them as the hole `unreviewed`.")] = False,
     url: Url = None,

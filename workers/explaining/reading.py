@@ -16,7 +16,7 @@ from bus.errors import InputError
 from bus.held_loops import held_loops
 from bus.history import Far, Line, read_history
 from bus.nearest import several_nearest
-from bus.partitions import root_of
+from bus.partitions import put_back, root_of
 from bus.port import RunState
 from bus.replay.lines import Footer, Header, Lines
 from bus.replay.rules import Rules
@@ -29,6 +29,7 @@ from workers.histories.exporting import told_lines
 from workers.histories.history_files import LONGEST_LINE, files_of, name_of, reading
 from workers.job import existing
 from workers.processes.held_loops import rows_with_held_loops, said_of
+from workers.results.whole import runs_of
 
 __all__ = ["Told", "read_file", "read_server", "run_named"]
 
@@ -70,7 +71,7 @@ async def read_server(bus: ServerBus, batch: BatchId, run: str, archive: Path | 
     `archive`: where the history was archived while the batch ran; what is there is read from there.
     """
     whole = await existing(bus, batch)
-    known = {each: part for part in whole.parts for each in await bus.run_ids(part.spec.batch)}
+    known = await runs_of(bus, whole)
     run = run_named(batch, run, known)
     info = known[run]
     name, found = info.spec.batch, _Found(Picker(run))
@@ -101,7 +102,7 @@ def read_file(file: str | Path, run: str) -> Told:
     for an edited one.
     """
     read = [_read(one, run) for one in files_of(str(file))]
-    known = [each for _, both in read for each in both[run].runs]
+    known = put_back([list(both[run].runs) for _, both in read])
     batch = read[0][0].batch if len(read) == 1 else root_of(BatchId(read[0][0].batch))
     name = run_named(batch, run, known)
     header, both = next(one for one in read if name in one[1][run].runs)
@@ -138,9 +139,12 @@ def run_named(batch: str, run: str, known: Collection[str]) -> RunId:
 def _no_such_run(batch: str, run: str, known: Iterable[str]) -> InputError:
     """What is said of a run that a batch does not have, with the nearest that it has."""
     names = list(known)
-    # A case without its trial is the likeliest slip: a short name for several runs.
-    near = sorted(name for name in names if name.rpartition("#")[0] == run)[:_NAMED]
-    near = near or several_nearest(run, names, _NAMED)
+    # A case without its trial is the likeliest slip: a short name for several runs. It may be misspelt, too.
+    cases: dict[str, list[str]] = {}
+    for name in names:
+        cases.setdefault(name.rpartition("#")[0], []).append(name)
+    near = sorted(cases.get(run, ())) or several_nearest(run, names, _NAMED)
+    near = (near or [name for case in several_nearest(run, cases, _NAMED) for name in cases[case]])[:_NAMED]
     shown = ", ".join(brief(name, _SHOWN) for name in near or names[:_NAMED])
     said = f"did you mean {shown}?" if near else f"it begins with {shown}" if names else "it has none yet"
     return InputError(f"no run {brief(run, _SHOWN)!r} in batch {brief(batch, _SHOWN)!r}; {said}")

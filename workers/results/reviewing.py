@@ -16,8 +16,9 @@ from bus.errors import InputError
 from bus.port import Ref
 from bus.types import Gen, LeaseId, RunId
 from workers.brief import brief
+from workers.explaining.reading import run_named
 from workers.job import batch_name, existing
-from workers.results.whole import Placed, parked_in
+from workers.results.whole import Placed, parked_in, runs_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,11 +61,16 @@ def _tell(run: RunId, done: str, applied: bool, why: str | None, console: Consol
 
 async def _named(bus: ServerBus, batch: str, runs: Sequence[str]) -> list[Placed]:
     """The runs that were named; all of them must be waiting, or nothing is done to any."""
-    waiting = {one.row.run: one for one in await parked_in(bus, await existing(bus, batch_name(batch)))}
-    for run in runs:
+    whole = await existing(bus, batch_name(batch))
+    waiting = {one.row.run: one for one in await parked_in(bus, whole)}
+    known = waiting.keys()
+    if not known >= set(runs):  # a case may be meant, or a run that does not wait
+        known = (await runs_of(bus, whole)).keys()
+    named = [run_named(batch, run, known) for run in runs]
+    for run in named:
         if run not in waiting:
             raise InputError(
                 f"run {run!r} of batch {batch!r} waits for no review",
                 remedy=f"see which do: evalbus review {batch}",
             )
-    return [waiting[RunId(run)] for run in dict.fromkeys(runs)]
+    return [waiting[run] for run in dict.fromkeys(named)]

@@ -27,7 +27,7 @@ from workers.explaining.reading import run_named
 from workers.files import write_whole
 from workers.job import batch_name, existing
 from workers.processes.held_loops import rows_with_held_loops
-from workers.results.whole import Placed, rows_of
+from workers.results.whole import Placed, rows_of, runs_of
 from workers.suite import load_suite
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def tell(
 async def show_run(bus: ServerBus, batch: str, run: str, suite: Path | None, console: Console) -> None:
     """One run with its transcript. Raises InputError for one that is not there, with the nearest names."""
     whole = await existing(bus, batch_name(batch))
-    known = {each: part for part in whole.parts for each in await bus.run_ids(part.spec.batch)}
+    known = await runs_of(bus, whole)
     run = run_named(batch, run, known)
     part = known[run]
     cases = _cases(whole.info, suite)

@@ -25,6 +25,7 @@ __all__ = [
     "counters_of",
     "parked_in",
     "rows_of",
+    "runs_of",
     "together",
     "whole_of",
     "wholes",
@@ -161,6 +162,15 @@ class Placed:
     def batch(self) -> BatchId:
         """Its name there, by which commands about the run go."""
         return self.at.spec.batch
+
+
+async def runs_of(bus: _Reading, whole: Whole) -> dict[RunId, BatchInfo]:
+    """Every run that there is so far, in the order of the suite, and the partition that has it."""
+    shares = []
+    for one in whole.parts:
+        name = one.spec.batch
+        shares.append([(run, one) for run in await (await bus.of(name)).run_ids(name)])
+    return dict(put_back(shares))
 
 
 async def rows_of(bus: _Reading, whole: Whole) -> list[Placed]:
