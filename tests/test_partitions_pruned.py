@@ -41,6 +41,24 @@ async def test_partitions_are_one_batch_to_the_rules_that_keep_some(server: Targ
         ]  # fmt: skip
 
 
+async def test_a_batch_in_partitions_that_has_not_ended_whole_is_not_pruned_by_its_name(server: Target) -> None:
+    """Neither while one runs nor before it is declared; what is named is the batch, and not a partition of it."""
+    specs = split(spec(quorum=1), 3)
+    async with parts_on(server, specs[:2]) as parts:
+        await ended(parts[0], 1)
+        said = r"batch 'b' is open: only .* \(let it end: evalbus status b\)"
+        with pytest.raises(InputError, match=said):
+            await make_plan(parts[0].bus, [ROOT], ())
+        await ended(parts[1], 1)
+        with pytest.raises(InputError, match=said):
+            await make_plan(parts[0].bus, [ROOT], ())
+        async with parts_on(server, specs[2:]) as (third,):
+            await ended(third, 1)
+            assert [one.spec.batch for one in (await make_plan(third.bus, [ROOT], ())).batches] == [
+                "b.p1", "b.p2", "b.p3",
+            ]  # fmt: skip
+
+
 async def test_a_prune_that_was_killed_between_two_partitions_goes_on_by_the_batchs_name(
     server: Target, tmp_path: Path
 ) -> None:

@@ -197,7 +197,11 @@ async def _named(bus: ServerBus, name: BatchId, tombstones: Collection[BatchId])
         return [name]
     if not gone:
         whole = await whole_of(bus, name)
-        return [name] if whole is None else whole.batches
+        if whole is None:
+            return [name]
+        if whole.is_partitioned and not whole.has_ended and not whole.info.imported:
+            raise _not_ended(name, BatchStatus.OPEN)  # also where those that are declared so far have
+        return whole.batches
     alike = [one for one in await bus.all_batches() if one != name and is_part_of(one, name) and one not in gone]
     there = [await bus.info(one) for one in alike]
     return [*gone, *(info.spec.batch for info in there if info is not None and info.spec.part is not None)]
@@ -217,13 +221,17 @@ async def _ended_ones(bus: ServerBus) -> list[Whole]:
 async def _may_go(bus: ServerBus, name: BatchId, sources: dict[BatchId, BatchId]) -> BatchInfo:
     info = await info_of(bus, name)
     if not info.status.ended and not info.imported:
-        raise InputError(
-            f"batch {name!r} is {info.status}: only one that has ended can be archived whole",
-            remedy=f"let it end: evalbus status {name}",
-        )
+        raise _not_ended(name, info.status)
     if name in sources:
         raise _in_use(name, sources[name])
     return info
+
+
+def _not_ended(name: BatchId, status: BatchStatus) -> InputError:
+    return InputError(
+        f"batch {name!r} is {status}: only one that has ended can be archived whole",
+        remedy=f"let it end: evalbus status {name}",
+    )
 
 
 def _in_use(name: BatchId, by: str) -> InputError:
