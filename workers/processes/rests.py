@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import ReplyError, ServerUnreachable
@@ -49,7 +49,7 @@ class RestNews:
 
     def __init__(self) -> None:
         """Nothing was said."""
-        self._told: dict[str, Resting] = {}
+        self._told: Mapping[ConsumerId, Resting] = {}
 
     async def lines(self, bus: ServerBus) -> list[str]:
         """What is new."""
@@ -59,7 +59,7 @@ class RestNews:
             return []
         said = [one.line for name, one in now.items() if _is_news(one, self._told.get(name))]
         said += [f"{name} works again" for name in self._told if name not in now]
-        self._told = dict(now)
+        self._told = now
         return said
 
 

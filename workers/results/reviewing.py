@@ -8,7 +8,7 @@ what `evalbus rescore` is for, whose histogram says which judge made it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from bus.cluster import ServerBus
@@ -63,8 +63,8 @@ async def _named(bus: ServerBus, batch: str, runs: Sequence[str]) -> list[Placed
     """The runs that were named; all of them must be waiting, or nothing is done to any."""
     whole = await existing(bus, batch_name(batch))
     waiting = {one.row.run: one for one in await parked_in(bus, whole)}
-    known = waiting.keys()
-    if not known >= set(runs):  # a case may be meant, or a run that does not wait
+    known: Collection[RunId] = waiting.keys()
+    if not {*known} >= set(runs):  # a case may be meant, or a run that does not wait
         known = (await runs_of(bus, whole)).keys()
     named = [run_named(batch, run, known) for run in runs]
     for run in named:
