@@ -43,7 +43,7 @@ from workers.processes.resting import Rest, Resting
 from workers.processes.rests import RestNews
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
-from workers.worker import Worker
+from workers.worker import Worker, _was_handed_back
 
 BATCH = BatchId("b")
 ROOT = Path(__file__).parent.parent
@@ -328,6 +328,7 @@ async def test_a_run_that_twenty_machines_hand_back_ends_with_its_own_word(machi
     machines.start("scorer", ScorerRole)
     counters = await machines.closed()
     assert counters.hole_reasons == {"solver_error": 1}
+    assert [_was_handed_back(gen) for gen in (1, 20, 21, 1_796_049_586_290)] == [False, False, True, False]
 
 
 # --- scorers ----------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ log = structlog.get_logger("evalbus.worker")
 _LONG = 50_000  # characters of an answer; what is longer travels beside the transcript, by its digest
 _MAY_BE_THE_DISKS = frozenset({"solver_error", "solver_timeout", "workspace_error"})
 _HAND_BACKS = 20  # of a run that are not counted: FREE_HAND_BACKS in lua/include/run.lua
+_RESTARTED = 10**9  # generations that begin at a restart of the server begin at its clock, in ms
 _TICK = 0.05  # seconds at least between two looks at a clock that stands
 _GRACE = 5.0  # seconds for a solver that is cancelled; one that holds on is left behind, and refused from then on
 
@@ -136,7 +137,7 @@ class Worker:
         time = lease.time = SolverTime(self._runtime.now)
         conversation = await Conversation.open(self._bus, self._runtime, lease, granted, time, served.suite.resume)
         attempts, most = int(granted["attempts"]), served.info.spec.max_deliveries
-        is_last = attempts >= most and int(granted["gen"]) > _HAND_BACKS
+        is_last = attempts >= most and _was_handed_back(int(granted["gen"]))
         await self._drive(lease, served, conversation, time, is_last)
 
     async def aclose(self) -> None:
@@ -323,6 +324,11 @@ class Worker:
         if lease.ref is not None:
             decision = await self._bus.give_back(lease.ref)
             log.info("lease.handed_back", run=lease.ref.run, gen=lease.ref.gen, decision=str(decision))
+
+
+def _was_handed_back(gen: int) -> bool:
+    """Whether, by its generation, a run has had all its hand-backs. Not known after a restart of the server: no."""
+    return _HAND_BACKS < gen < _RESTARTED
 
 
 async def _end(task: asyncio.Task[None]) -> None:
