@@ -63,8 +63,8 @@ async def _named(bus: ServerBus, batch: str, runs: Sequence[str]) -> list[Placed
     """The runs that were named; all of them must be waiting, or nothing is done to any."""
     whole = await existing(bus, batch_name(batch))
     waiting = {one.row.run: one for one in await parked_in(bus, whole)}
-    known: Collection[RunId] = waiting.keys()
-    if not {*known} >= set(runs):  # a case may be meant, or a run that does not wait
+    known: Collection[str] = waiting.keys()
+    if not waiting.keys() >= set(runs):  # a case may be meant, or a run that does not wait
         known = (await runs_of(bus, whole)).keys()
     named = [run_named(batch, run, known) for run in runs]
     for run in named:
