@@ -229,7 +229,7 @@ async def test_a_run_that_another_batch_sealed_is_told_as_taken_over(server: Tar
         story = await told(second, "c0#1")
         assert arrows(story) == ["P>B takes the run over as batch first sealed it"]
         assert f"taken over: head {rows[0].head[:10]}" in await words(second, "c0#1")
-        assert "The batch was closed over 1 verdict" in await words(first, "c0#1")
+        assert "Batch first was closed over 1 verdict" in await words(first, "c0#1")
 
 
 async def test_a_heartbeat_is_told_only_when_its_lease_was_gone(batch: Batch) -> None:

@@ -154,6 +154,7 @@ async def test_the_report_is_one_page_over_all_partitions_with_the_joint_number(
             "Run c0#1 of batch b.p1", "Run c4#1 of batch b.p2",
         ]  # fmt: skip
         assert all("closed over 1 verdict" in one.words[-1] for one in details)
+        assert {one.words[-1].split(" was ")[0] for one in details} == {"Batch b.p1", "Batch b.p2", "Batch b.p3"}
         named = await files_of_parts(parts, tmp_path)
         page = tmp_path / "b.html"
         from_files = await asyncio.to_thread(write_report, named, page)

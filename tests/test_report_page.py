@@ -211,7 +211,7 @@ async def test_a_real_batch_becomes_a_page_from_its_server_as_from_its_file(
                 assert "hole: solver_error" in table
                 for link in await page.locator("#table tbody a").all():
                     await link.click()
-                    await expect(page.locator("#drawer .told")).to_contain_text("The batch was closed")
+                    await expect(page.locator("#drawer .told")).to_contain_text("was closed over ")
                     await expect(page.locator("#drawer .picture svg")).to_be_visible()
                     await page.keyboard.press("Escape")
                 shown.append([result, table])

@@ -25,7 +25,9 @@ def explained(story: Story, detail: str = "") -> list[str]:
         lines.append(f"Its conversation was given up and begun anew {_times(facts.turns)}.")
     lines += [*_spent(facts), *_effects(facts), *_refused(story)]
     if facts.closed:
-        lines.append(f"The batch was {facts.closed}." if facts.closed.startswith("closed") else facts.closed)
+        # By its name: it may be a partition, whose verdicts are fewer than its batch's.
+        named = f"Batch {plain(story.batch)} was {facts.closed}."
+        lines.append(named if facts.closed.startswith("closed") else facts.closed)
     elif facts.ended:
         lines.append("The batch is open: this run's part of it is final, its pass rate is not.")
     return lines
