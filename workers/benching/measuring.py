@@ -14,7 +14,7 @@ from pathlib import Path
 from bus.info import parse_info
 from bus.wire import Wire
 
-__all__ = ["ServerCounts", "cpu_seconds", "peak_memory", "resident_memory", "server_counts"]
+__all__ = ["ServerCounts", "cpu_seconds", "resident_memory", "server_counts"]
 
 _OWN = ("cmdstat_info", "cmdstat_monitor")
 """What whoever measures asks, and nobody else does often."""
@@ -88,11 +88,6 @@ def cpu_seconds(pid: int) -> float | None:
 def resident_memory(pid: int) -> int | None:
     """Bytes that a process holds in memory now; None as above."""
     return _status(pid, "VmRSS:")
-
-
-def peak_memory(pid: int) -> int | None:
-    """The most that it ever held."""
-    return _status(pid, "VmHWM:")
 
 
 def _status(pid: int, name: str) -> int | None:

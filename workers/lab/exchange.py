@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -19,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from workers.lab.counts import Counting
 from workers.lab.mischief import Api
 
-__all__ = ["TRANSPORT", "BodyTooLong", "Exchange", "Header", "make_id"]
+__all__ = ["TRANSPORT", "BodyTooLong", "Exchange", "Header"]
 
 TRANSPORT: Final = "evalbus.lab.transport"
 """Where the server leaves the connection's transport in an ASGI scope."""
@@ -216,8 +215,3 @@ class Exchange:
         if not await self.gone(_FLUSH):
             transport.abort()
             await self.gone(_FLUSH)
-
-
-def make_id(prefix: str) -> str:
-    """A random id, for a request that came without one."""
-    return f"{prefix}{os.urandom(8).hex()}"
