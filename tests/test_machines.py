@@ -32,7 +32,7 @@ from tests.batches import FixedDoor
 from tests.fleet import Stage, eventually
 from tests.suites import MINIMAL, make_suite
 from tests.waiting import PATIENCE, until
-from workers import archives, consumer, trees
+from workers import archives, consumer, trees, worker
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.job import spec_of
@@ -319,8 +319,17 @@ class _ReadOnly:
         return os.ST_RDONLY if name == "f_flag" else int(getattr(self.found, name))
 
 
-async def test_a_run_that_twenty_machines_hand_back_ends_with_its_own_word(machines: Machines) -> None:
+async def test_a_run_that_twenty_machines_hand_back_ends_with_its_own_word(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was `poison`, as if its workers had died of it."""
+    closed: list[str] = []
+
+    def seen(error: MachineError) -> None:
+        assert error.__cause__ is not None
+        closed.append(type(error.__cause__.__cause__).__name__)
+
+    monkeypatch.setattr(worker, "spent", seen)
     toml = PLAIN.replace("300ms", "100ms").replace("max_deliveries = 2", "max_deliveries = 1")
     await machines.declare(toml, FILLS, '{"id": "c0", "input": "1", "target": "1"}\n')
     for number in range(_MANY):
@@ -328,6 +337,7 @@ async def test_a_run_that_twenty_machines_hand_back_ends_with_its_own_word(machi
     machines.start("scorer", ScorerRole)
     counters = await machines.closed()
     assert counters.hole_reasons == {"solver_error": 1}
+    assert closed == ["OSError"], "what the error's frames had open is closed before the hole's script is read"
     assert [_was_handed_back(gen) for gen in (1, 20, 21, 1_796_049_586_290)] == [False, False, True, False]
 
 

@@ -33,7 +33,7 @@ from workers.modelling.calls import ModelCalls
 from workers.modelling.model import Model
 from workers.modelling.plane import LimitsOf, ModelPlane
 from workers.modelling.table import other_model
-from workers.processes.machine import Disks, fault_of, insisted
+from workers.processes.machine import Disks, fault_of, insisted, spent
 from workers.processes.watchdog import OF_RUN
 from workers.programs import check_present
 from workers.redaction import redacted
@@ -162,8 +162,8 @@ class Worker:
                 except TreeError as no_template:  # of the suite's, on every machine
                     verdict = Over("workspace_error", str(no_template))
                 except MachineError as fault:
-                    if not is_last or not isinstance(fault.__cause__, UserCodeError):
-                        raise
+                    if not is_last or not isinstance(fault.__cause__, UserCodeError) or spent(fault) is not None:
+                        raise  # `spent` closes what only the error's frames have open: the hole's script is to be read
                     verdict = Over("solver_error", fault.__cause__.placed)  # its own word, instead of `poison`
                 match verdict:
                     case Answered(text):
