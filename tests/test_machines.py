@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,7 @@ from workers.processes.resting import Rest, Resting
 from workers.processes.rests import RestNews
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
+from workers.solving import _PythonSolver
 from workers.worker import Worker, _was_handed_back
 
 BATCH = BatchId("b")
@@ -317,6 +319,20 @@ class _ReadOnly:
 
     def __getattr__(self, name: str) -> int:
         return os.ST_RDONLY if name == "f_flag" else int(getattr(self.found, name))
+
+
+async def test_what_a_solver_has_open_is_closed_before_anybody_else_goes_on() -> None:
+    """Its neighbours in the process would find no file to open, and be counted as what brought it down."""
+    opened = []
+
+    def solve(_case: object, _run: object) -> str:
+        opened.append(weakref.ref(one := open(os.devnull)))  # noqa: SIM115, PTH123 - left open
+        raise OSError(errno.EMFILE, f"Too many open files, {one.fileno()} among them")
+
+    with pytest.raises(MachineError) as raised:
+        await _PythonSolver(solve).solve(cast("Any", None), cast("Any", None))
+    assert raised.value.__cause__ is not None
+    assert opened[0]() is None
 
 
 async def test_a_run_that_twenty_machines_hand_back_ends_with_its_own_word(

@@ -18,7 +18,7 @@ import structlog
 
 from workers.cases import Case
 from workers.processes.commands import CommandError, fill, passed_on, run_limited
-from workers.processes.machine import OF_ANY_CODE, fault_of
+from workers.processes.machine import OF_ANY_CODE, fault_of, let_go
 from workers.programs import fault_of_absence
 from workers.redaction import redacted
 from workers.run import Run
@@ -101,6 +101,7 @@ class _PythonSolver:
             answer = await call_guarded(self.function, case, run)
         except UserCodeError as error:
             if (fault := fault_of(error, OF_ANY_CODE)) is not None:
+                let_go(error)  # at once: who is driven beside it wants files, too
                 raise fault from error
             if error.place not in self.told:
                 self.told.add(error.place)

@@ -27,7 +27,17 @@ import tenacity
 from bus.errors import MachineError, ProcessSpent
 from bus.port import Runtime
 
-__all__ = ["OF_ANY_CODE", "OF_ITS_OWN", "OF_THE_MACHINE", "Disks", "fault_of", "insisted", "machine_error", "spent"]
+__all__ = [
+    "OF_ANY_CODE",
+    "OF_ITS_OWN",
+    "OF_THE_MACHINE",
+    "Disks",
+    "fault_of",
+    "insisted",
+    "let_go",
+    "machine_error",
+    "spent",
+]
 
 T = TypeVar("T")
 
@@ -84,12 +94,18 @@ def spent(error: BaseException | None = None) -> ProcessSpent | None:
     """
     if _has_spare():
         return None
-    for one in _chain(error) if error is not None else ():
-        traceback.clear_frames(one.__traceback__)
+    if error is not None:
+        let_go(error)
     gc.collect()
     if _has_spare():
         return None
     return ProcessSpent("all files that this process may open are open: what a suite's code opens, it must close")
+
+
+def let_go(error: BaseException) -> None:
+    """Forget what was in the frames that an error came through, open files among it. Its text and its places stay."""
+    for one in _chain(error):
+        traceback.clear_frames(one.__traceback__)
 
 
 def _has_spare() -> bool:
