@@ -247,7 +247,7 @@ async def test_a_process_whose_code_has_left_no_file_to_open_ends(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No rest closes what was left open: it rested for ever, with the run in hand that had done it."""
-    await machines.declare(PLAIN, LEAVES_NONE)
+    await machines.declare(PLAIN.replace("concurrency = 4", "concurrency = 1"), LEAVES_NONE)
     monkeypatch.setattr(consumer, "spent", lambda _error=None: ProcessSpent("all files are open"))
     machines.start("leaky", Worker)
     machines.start("scorer", ScorerRole)
@@ -321,13 +321,17 @@ class _ReadOnly:
         return os.ST_RDONLY if name == "f_flag" else int(getattr(self.found, name))
 
 
+class _Opened:
+    """Stands for a file: closed when nobody has it."""
+
+
 async def test_what_a_solver_has_open_is_closed_before_anybody_else_goes_on() -> None:
     """Its neighbours in the process would find no file to open, and be counted as what brought it down."""
     opened = []
 
     def solve(_case: object, _run: object) -> str:
-        opened.append(weakref.ref(one := open(os.devnull)))  # noqa: SIM115, PTH123 - left open
-        raise OSError(errno.EMFILE, f"Too many open files, {one.fileno()} among them")
+        opened.append(weakref.ref(one := _Opened()))
+        raise OSError(errno.EMFILE, f"Too many open files, {one} among them")
 
     with pytest.raises(MachineError) as raised:
         await _PythonSolver(solve).solve(cast("Any", None), cast("Any", None))
