@@ -33,13 +33,26 @@ from workers.suite import load_suite
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Cases", "Shown", "cases_of", "check_only", "event_of", "in_full", "show_batch", "show_run", "tell"]
+__all__ = [
+    "AT_SOURCE",
+    "Cases",
+    "Shown",
+    "cases_of",
+    "check_only",
+    "event_of",
+    "in_full",
+    "show_batch",
+    "show_run",
+    "tell",
+]
 
 _AT_ONCE: Final = 64
 """Runs whose transcripts are asked for together."""
 _CELL: Final = 60
 """Characters of an answer, or of a target, in the table; one run's screen and the file have all of it."""
 _ELSEWHERE: Final = "(in the artifact store of the workers)"
+AT_SOURCE: Final = "(in the batch that was scored anew, which is not here)"
+"""In place of an answer: what a batch under another judge has taken over was sealed in that one, and may go with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +193,8 @@ async def _one(bus: ServerBus, placed: Placed, cases: Cases) -> Shown:
                 answer = (await bus.get_blob(origin, Digest(events[-1]["artifact"]))).decode()
             except ArtifactMissing:
                 answer = _ELSEWHERE
+    elif placed.at.spec.source and not events and row.state in (RunState.SEALED, RunState.SCORING, RunState.SCORED):
+        answer = AT_SOURCE
     return Shown(row.run, _verdict(row), answer, row.value, row.detail, cases.of(row.run), events)
 
 

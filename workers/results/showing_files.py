@@ -18,7 +18,7 @@ from bus.replay.telling import Told
 from bus.types import BatchId, Digest, RunId
 from workers.explaining.reading import run_named
 from workers.histories.history_files import LONGEST_LINE, files_of, name_of, reading
-from workers.results.showing import Cases, Shown, cases_of, check_only, event_of, in_full, tell
+from workers.results.showing import AT_SOURCE, Cases, Shown, cases_of, check_only, event_of, in_full, tell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,6 +63,8 @@ class _Found:
         answer = None
         if run in self.sealed and events and events[-1].get("kind") == "answer":
             answer = events[-1].get("text", _ELSEWHERE)
+        elif run in self.values and run not in self.sealed:  # there is no score of what nobody sealed
+            answer = AT_SOURCE
         verdict = self.verdicts.get(run, "sealed" if run in self.sealed else "open")
         return Shown(RunId(run), verdict, answer, self.values.get(run, ""), "", cases.of(RunId(run)), events)
 
