@@ -147,8 +147,8 @@ async def _built(
     structlog.contextvars.bind_contextvars(consumer=name)
     disks = Disks([work.parent])
     told = telling(bus, name, watched.rests)
-    await told(None)  # whoever had this name may have died at rest
-    if options.role is not Role.PLANNER:
+    if options.role is not Role.PLANNER:  # which never rests, and whose user may not say so
+        await told(None)  # whoever had this name may have died at rest
         clear_leftovers(work.parent, name)
     if options.role is Role.PLANNER:
         planner = Planner(bus, runtime, name, catalogue, bus.opened)
