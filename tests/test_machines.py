@@ -621,11 +621,11 @@ def _raised(error: BaseException, *causes: BaseException) -> BaseException:
 
 def test_the_fault_of_the_machine_is_found_behind_what_was_raised_from_it() -> None:
     """A library, or an agent, tells it in words of its own."""
-    full = OSError(errno.ENOSPC, "no", "/work/x")
+    full = OSError(errno.ENOSPC, "no", "/data/x")
     outer = RuntimeError("could not save")
     _raised(outer, ValueError("bad"), full)
-    assert str(fault_of(outer)) == "/work/x: No space left on device"
-    assert str(fault_of(ExceptionGroup("several", [outer]))) == "/work/x: No space left on device"
+    assert str(fault_of(outer)) == "/data/x: No space left on device"
+    assert str(fault_of(ExceptionGroup("several", [outer]))) == "/data/x: No space left on device"
     own = machine_error("no way to the store")
     assert fault_of(_raised(RuntimeError(), own)) is own
     assert fault_of(ValueError("bad")) is None
