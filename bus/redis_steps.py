@@ -48,6 +48,20 @@ class _Spelt:
     """By the script's name."""
 
 
+class _SpeltBatches(dict[BatchId, _Spelt]):
+    """By batch; one that is not there is spelt as it is asked for."""
+
+    def __init__(self, plane: Plane, shard: int) -> None:
+        super().__init__()
+        self._plane, self._shard = plane, shard
+
+    def __missing__(self, batch: BatchId) -> _Spelt:
+        if len(self) >= _MOST:  # the oldest: most batches of a process that lives long have ended
+            del self[next(iter(self))]
+        spelt = self[batch] = _Spelt(BatchKeys(self._plane, batch, self._shard))
+        return spelt
+
+
 class Steps:
     """See the module's text."""
 
@@ -74,7 +88,7 @@ class Steps:
         self._bell = Bell(self._link, self._reader, runtime, plane, shard)
         self._artifacts = artifacts
         self._together = Together(self._link)
-        self._spelt: dict[BatchId, _Spelt] = {}
+        self._spelt = _SpeltBatches(plane, shard)
         self._turn = 0
 
     # --- a process that stops, and one that idles -------------------------------------------------------
@@ -93,18 +107,10 @@ class Steps:
 
     def keys(self, batch: BatchId) -> BatchKeys:
         """The keys of a batch on this plane."""
-        return self._spelt_of(batch).keys
-
-    def _spelt_of(self, batch: BatchId) -> _Spelt:
-        spelt = self._spelt.get(batch)
-        if spelt is None:
-            if len(self._spelt) >= _MOST:  # the oldest: most batches of a process that lives long have ended
-                del self._spelt[next(iter(self._spelt))]
-            spelt = self._spelt[batch] = _Spelt(BatchKeys(self.plane, batch, self.shard))
-        return spelt
+        return self._spelt[batch].keys
 
     def _envelope(self, batch: BatchId, server: str, fields: Mapping[str, object]) -> bytes:
-        heads = self._spelt_of(batch).heads
+        heads = self._spelt[batch].heads
         head = heads.get(server)
         if head is None:
             heads.clear()  # of the server's lives before this one
@@ -113,7 +119,7 @@ class Steps:
 
     def _scope(self, batch: BatchId) -> Mapping[str, str]:
         """Every key of the batch that a step may name, by the name that the script headers use."""
-        spelt = self._spelt_of(batch)
+        spelt = self._spelt[batch]
         if not spelt.scope:
             keys = spelt.keys
             spelt.scope = {
@@ -218,7 +224,7 @@ class Steps:
         if extra_keys:
             scope: Mapping[str, str] = {**self._scope(batch), **cast(Mapping[str, str], extra_keys)}
             return tuple([scope[key] for key in target.shared_keys])
-        shared = self._spelt_of(batch).shared
+        shared = self._spelt[batch].shared
         found = shared.get(target.name)
         if found is None:
             scope = self._scope(batch)

@@ -30,15 +30,9 @@ codecs.register_error(AS_PRESENTED, _as_presented)
 
 def text_of(raw: bytes) -> str:
     """What was presented as text. Raises nothing."""
-    try:
-        return raw.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return raw.decode("utf-8", "surrogateescape")
+    return raw.decode("utf-8", AS_PRESENTED)
 
 
 def unpacked(packed: bytes) -> Any:  # noqa: ANN401 - whatever it is
     """What was packed as msgpack, its texts likewise. Raises ValueError for what is none."""
-    try:
-        return msgpack.unpackb(packed, raw=False, strict_map_key=False, unicode_errors="surrogatepass")
-    except UnicodeDecodeError:
-        return msgpack.unpackb(packed, raw=False, strict_map_key=False, unicode_errors="surrogateescape")
+    return msgpack.unpackb(packed, raw=False, strict_map_key=False, unicode_errors=AS_PRESENTED)
