@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bus.types import BatchId, Digest, EntryId, Gen, LeaseId, Plane, RunId
 
 __all__ = [
+    "FREE_HAND_BACKS",
     "LIMITS",
     "BatchInfo",
     "BatchSpec",
@@ -147,6 +148,9 @@ class BatchSpec:
             fields["part"] = Part(**fields["part"])
         return cls(**fields)
 
+
+FREE_HAND_BACKS: Final = 20
+"""Of a run, before the next one counts as an attempt: see `hand_back` in `lua/include/run.lua`."""
 
 LIMITS = (
     "capacity",

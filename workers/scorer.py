@@ -37,7 +37,7 @@ from workers.processes.machine import OF_ITS_OWN, Disks, fault_of, insisted, mac
 from workers.programs import check_present
 from workers.redaction import redacted
 from workers.scoring import ComparingScorer, Score, Scorer, ScorerError, Sealed, make_scorer
-from workers.solving import Closable
+from workers.solving import Closable, forget_all_but
 from workers.suite import Suite
 from workers.workspace import TreeError, directory_of, discard, make_directory, remove_tree, tree_hash, unpack
 
@@ -103,10 +103,8 @@ class ScorerRole:
             self._scorers[suite.digest] = make_scorer(suite)
 
     def forget_all_but(self, suites: Collection[Digest]) -> None:
-        """See Handler. A scorer that has something open is kept: to close it may take time."""
-        for digest in self._scorers.keys() - set(suites):
-            if not isinstance(self._scorers[digest], Closable):
-                del self._scorers[digest]
+        """See Handler."""
+        forget_all_but(self._scorers, suites)
 
     def time_of(self, served: Served) -> float:
         """The time of one judgement, as the backstop below keeps it."""

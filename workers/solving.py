@@ -10,12 +10,13 @@ The overall time of a run is the worker's to keep; a command's own limits are ke
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import structlog
 
+from bus.types import Digest
 from workers.cases import Case
 from workers.processes.commands import CommandError, fill, passed_on, run_limited
 from workers.processes.machine import OF_ANY_CODE, fault_of, let_go
@@ -57,6 +58,13 @@ class Closable(Protocol):
 
     async def aclose(self) -> None:
         """Close it."""
+
+
+def forget_all_but(made: dict[Digest, Any], suites: Collection[Digest]) -> None:
+    """Drop what was made for other suites. What has something open is kept: to close it may take time."""
+    for digest in made.keys() - set(suites):
+        if not isinstance(made[digest], Closable):
+            del made[digest]
 
 
 def make_solver(suite: Suite) -> Solver:

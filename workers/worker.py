@@ -24,6 +24,7 @@ import structlog
 from bus.errors import MachineError
 from bus.port import BatchSpec, Bus, Ref, Runtime
 from bus.types import ConsumerId, Digest, Gen, LeaseId
+from bus.values import FREE_HAND_BACKS
 from workers.cases import Case
 from workers.catalogue import Served
 from workers.consumer import Lease
@@ -39,7 +40,7 @@ from workers.programs import check_present
 from workers.redaction import redacted
 from workers.run import Run, seed_of
 from workers.solver_time import SolverTime
-from workers.solving import Closable, Solver, SolverError, SolverTimeoutError, make_solver
+from workers.solving import Closable, Solver, SolverError, SolverTimeoutError, forget_all_but, make_solver
 from workers.suite import Suite
 from workers.tools.serving import ToolsOf
 from workers.usercode import OWN_CANCELLATION, UserCodeError
@@ -52,8 +53,7 @@ log = structlog.get_logger("evalbus.worker")
 
 _LONG = 50_000  # characters of an answer; what is longer travels beside the transcript, by its digest
 _MAY_BE_THE_DISKS = frozenset({"solver_error", "solver_timeout", "workspace_error"})
-_HAND_BACKS = 20  # of a run that are not counted: FREE_HAND_BACKS in lua/include/run.lua
-_RESTARTED = 10**9  # generations that begin at a restart of the server begin at its clock, in ms
+_RESTARTED = 1_000_000_000  # generations that begin at a restart of the server begin at its clock, in ms
 _TICK = 0.05  # seconds at least between two looks at a clock that stands
 _GRACE = 5.0  # seconds for a solver that is cancelled; one that holds on is left behind, and refused from then on
 
@@ -108,10 +108,8 @@ class Worker:
             self._solvers[suite.digest] = make_solver(suite)
 
     def forget_all_but(self, suites: Collection[Digest]) -> None:
-        """See Handler. A solver that has something open is kept: to close it may take time."""
-        for digest in self._solvers.keys() - set(suites):
-            if not isinstance(self._solvers[digest], Closable):
-                del self._solvers[digest]
+        """See Handler."""
+        forget_all_but(self._solvers, suites)
 
     def time_of(self, served: Served) -> float:
         """The time of one run's solver."""
@@ -328,7 +326,7 @@ class Worker:
 
 def _was_handed_back(gen: int) -> bool:
     """Whether, by its generation, a run has had all its hand-backs. Not known after a restart of the server: no."""
-    return _HAND_BACKS < gen < _RESTARTED
+    return FREE_HAND_BACKS < gen < _RESTARTED
 
 
 async def _end(task: asyncio.Task[None]) -> None:

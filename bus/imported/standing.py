@@ -16,12 +16,10 @@ from typing import Any
 from bus.chain import EMPTY_HEAD
 from bus.imported.effects import Effects
 from bus.replay.telling import Told
-from bus.values import RunState
+from bus.values import FREE_HAND_BACKS, RunState
 
 __all__ = ["RunStanding", "Standing"]
 
-_FREE_HAND_BACKS = 20
-"""Of a run, before the next one counts as an attempt: see `hand_back` in `lua/include/run.lua`."""
 _GRANTED = ("commit", "duplicate")
 _ADDRESS = frozenset({"schema", "plane", "batch", "server"})  # in every envelope
 _OF_A_HAND_BACK = frozenset({"run", "lease_id", "gen"})
@@ -179,7 +177,7 @@ class Standing:
         if at.state is RunState.RUNNING and "abandoned" not in told.envelope:
             at.state = RunState.QUEUED
             at.hand_backs += 1
-            at.attempts -= at.hand_backs <= _FREE_HAND_BACKS
+            at.attempts -= at.hand_backs <= FREE_HAND_BACKS
 
     def _appended(self, told: Told) -> None:
         run, number = _chain(told)
@@ -214,7 +212,7 @@ class Standing:
         if at.state is RunState.SCORING:
             at.state, at.is_being_scored = RunState.SEALED, False
             at.score_hand_backs += 1
-            at.score_attempts -= at.score_hand_backs <= _FREE_HAND_BACKS
+            at.score_attempts -= at.score_hand_backs <= FREE_HAND_BACKS
 
     def _answered_by_another(self, told: Told) -> None:
         """Another judge or candidate than was bound: parked, unless it is the end of the run."""

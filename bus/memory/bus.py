@@ -24,7 +24,6 @@ from bus.memory.command import Command, is_entry_id
 from bus.memory.restart import above_the_floor
 from bus.memory.scorer import ScorerSteps
 from bus.memory.steps import (
-    FREE_HAND_BACKS,
     emit_anew,
     fence_holder,
     join_receipts,
@@ -42,6 +41,7 @@ from bus.port import Entry, Group, Held, Receipt, Ref, RunState
 from bus.port_calls import MODEL_DESK
 from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId, RunId
 from bus.types import Verb as BusVerb
+from bus.values import FREE_HAND_BACKS
 
 __all__ = ["MemoryBus", "MemoryWorld"]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bus.memory.batch import VERDICT_SCHEMA, MemoryBatch
 from bus.memory.command import Command
-from bus.memory.steps import FREE_HAND_BACKS, EndingSteps, emit_anew, leave, make_hole, settle
+from bus.memory.steps import EndingSteps, emit_anew, leave, make_hole, settle
 from bus.models import Answer, Verb
 from bus.port import Entry, Group, Judgement, Ref, RunState
 from bus.port_calls import JUDGE_DESK
 from bus.types import ConsumerId, Decision, LeaseId, RunId
 from bus.types import Verb as BusVerb
+from bus.values import FREE_HAND_BACKS
 
 __all__ = ["ScorerSteps"]
 

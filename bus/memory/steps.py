@@ -16,7 +16,6 @@ from bus.port_calls import JUDGE_DESK, MODEL_DESK
 from bus.types import BatchId, ConsumerId, Decision, LeaseId, RunId
 
 __all__ = [
-    "FREE_HAND_BACKS",
     "EndingSteps",
     "MemorySteps",
     "emit_anew",
@@ -33,8 +32,6 @@ __all__ = [
     "settle",
     "settle_attempt",
 ]
-
-FREE_HAND_BACKS = 20  # as the scripts: further ones are taken for deaths
 
 
 class MemorySteps(MemoryReader):
