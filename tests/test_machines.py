@@ -668,6 +668,7 @@ async def test_what_is_in_the_way_for_a_moment_is_tried_again() -> None:
 async def test_a_run_says_again_that_all_rests_when_a_longer_rest_begins() -> None:
     """It was said once, in the first second, and never again in the hour that nothing was done."""
     resting: list[Resting_] = []
+    now = 0.0
 
     class Bus:
         class rests:  # noqa: N801 - an attribute of the bus
@@ -677,9 +678,11 @@ async def test_a_run_says_again_that_all_rests_when_a_longer_rest_begins() -> No
 
     async def said(why: str, seconds: float) -> list[str]:
         resting[:] = [Resting_(ConsumerId("w"), "there", why, seconds)] if why else []
-        return await news.lines(cast("Any", Bus))
+        nonlocal now
+        now += 2.0
+        return await news.news(cast("Any", Bus))
 
-    news = RestNews()
+    news = RestNews(lambda: now)
     line = "w on there takes nothing, and looks again in {} s: full"
     assert await said("full", 10.0) == [line.format(10)]
     assert await said("full", 8.0) == []

@@ -61,7 +61,6 @@ from workers.trees import ignored
 __all__ = ["Fetched", "JobOptions", "batch_name", "fetch_outcome", "fetched", "info_of", "log_directory", "run_job"]
 
 _LOOK_EVERY = 0.2  # seconds between two looks at the batch's counters
-_LOOK_FOR_RESTS = 2.0  # seconds between two looks at who takes nothing
 _SCORERS = 2
 _HAND_BACKS = 20  # of a run, beside its deliveries, before it counts as one that its workers do not survive
 _SHORTEST_LIFE = 10_000  # ms; a disk of a process that was merely slow should not be given up
@@ -501,8 +500,7 @@ async def _watch(
     """Show the batch until it has ended, the user stops it, or a process says that it cannot go on."""
     loop = asyncio.get_running_loop()
     failed = asyncio.create_task(fleet.failed())
-    holes, held = FirstHoles(), HeldLoopNews(loop.time)
-    rests, looked = RestNews(), float("-inf")
+    holes, held, rests = FirstHoles(), HeldLoopNews(loop.time), RestNews(loop.time)
     try:
         while not told.is_set():
             counters = await counters_of(bus, whole)
@@ -510,14 +508,13 @@ async def _watch(
             progress.update(counters, fleet.alive(Role.WORKER), fleet.alive(Role.SCORER), loop.time())
             while fleet.restarts:
                 progress.note(fleet.restarts.popleft())
-            for line in [*await held.news(bus, whole.batches), *await holes.news(bus, whole, counters)]:
+            for line in (
+                *await held.news(bus, whole.batches),
+                *await holes.news(bus, whole, counters),
+                *news.news(loop.time()),
+                *await rests.news(bus),
+            ):
                 progress.note(line)
-            for line in news.news(loop.time()):
-                progress.note(line)
-            if loop.time() - looked >= _LOOK_FOR_RESTS:
-                looked = loop.time()
-                for line in await rests.lines(bus):
-                    progress.note(line)
             if counters.status in (BatchStatus.CLOSED, BatchStatus.INCONCLUSIVE):
                 return
             fleet.one_ended.clear()

@@ -38,6 +38,7 @@ class Rest:
     """Why a consumer takes nothing, and for how many seconds from when this is told until it looks again."""
 
     why: str
+    """One line, redacted."""
     seconds: float
 
 
@@ -71,11 +72,11 @@ class Resting:
     @property
     def is_on(self) -> bool:
         """Whether nothing is to be taken."""
-        return bool(self._why) and self._tries_since is None
+        return bool(self._why) and not self.tries
 
     def room(self, free: int, tried: int) -> int:
         """Of so many free slots, how many may be filled. `tried`: taken since it tries, and not ended."""
-        return free if self._tries_since is None else min(free, 1 - tried)
+        return min(free, 1 - tried) if self.tries else free
 
     @property
     def tries(self) -> bool:
@@ -111,7 +112,7 @@ class Resting:
 
     async def went_well(self) -> None:
         """One was driven to its end."""
-        if self._tries_since is None:
+        if not self.tries:
             return
         log.info("machine.serves", was=self._why)
         self._why, self._recheck, self._times, self._tries_since = "", None, 0, None

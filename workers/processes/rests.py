@@ -10,13 +10,14 @@ from bus.rests import Resting
 from bus.types import ConsumerId
 from workers.naming import this_host
 from workers.processes.resting import Rest, Told
-from workers.redaction import redacted
 
 if TYPE_CHECKING:
     from bus.cluster import ServerBus
 
 __all__ = ["RestNews", "rests_of", "telling"]
 
+_LOOK_EVERY: Final = 2.0
+"""Seconds between two looks of who follows a batch."""
 _LONG: Final = 20.0
 """Seconds of a rest that is told of again."""
 
@@ -27,7 +28,7 @@ def telling(bus: ServerBus, name: ConsumerId, counted: Callable[[bool], None] | 
     async def tell(rest: Rest | None) -> None:
         if counted is not None:
             counted(rest is not None)
-        why, seconds = ("", 0.0) if rest is None else (redacted(rest.why), rest.seconds)
+        why, seconds = ("", 0.0) if rest is None else (rest.why, rest.seconds)
         await bus.rests.tell(name, this_host(), why, seconds)
 
     return tell
@@ -47,12 +48,16 @@ class RestNews:
     And when one begins a longer rest for the same reason: who comes to look at what stands still is to see why.
     """
 
-    def __init__(self) -> None:
-        """Nothing was said."""
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Nothing was said. `clock`: seconds."""
+        self._clock, self._next = clock, float("-inf")
         self._told: Mapping[ConsumerId, Resting] = {}
 
-    async def lines(self, bus: ServerBus) -> list[str]:
-        """What is new."""
+    async def news(self, bus: ServerBus) -> list[str]:
+        """What is new; none when it was asked a moment ago."""
+        if self._clock() < self._next:
+            return []
+        self._next = self._clock() + _LOOK_EVERY
         try:
             now = {one.consumer: one for one in await rests_of(bus)}
         except ServerUnreachable:
