@@ -26,6 +26,7 @@ from bus.port import BatchSpec, Entry, Group, Judgement, Ref
 from bus.recorded import Part
 from bus.redis_bus import RedisBus
 from bus.replies import hash_of
+from bus.snapshot import Snapshot
 from bus.types import BatchId, ConsumerId, Decision, Digest, Durability, EntryId, Gen, LeaseId, Plane, RunId
 from bus.wire import Address, Reply, Wire
 from workers.runtime import SystemRuntime
@@ -96,6 +97,23 @@ async def opened(
         await batch.check()
     finally:
         await batch.aclose()
+
+
+@contextlib.asynccontextmanager
+async def one_over_another(address: Address) -> AsyncIterator[tuple[Batch, Batch]]:
+    """A closed batch of one run, and one that is to score what it sealed, and has adopted it."""
+    async with contextlib.AsyncExitStack() as stack:
+        first = await Batch.open(address, runs=1, name="first")
+        stack.push_async_callback(first.aclose)
+        await first.admit()
+        await first.scored()
+        rows = await first.bus.rows(first.name, first.runs)
+        assert (await first.bus.close(first.name, Snapshot.from_rows(rows, first.spec).snapshot_id, 1)).applied
+        second = await Batch.open(address, runs=1, name="second", source="first")
+        stack.push_async_callback(second.aclose)
+        adopted = await second.bus.adopt(second.name, first.name, 0, first.runs, [], P1, "candidate", "strict")
+        assert adopted.applied
+        yield first, second
 
 
 async def calls_of(wire: Wire) -> Counter[str]:

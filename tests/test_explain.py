@@ -7,7 +7,6 @@ the run is compared with its row, and the name of each command with the one that
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -20,11 +19,10 @@ from bus.errors import InputError, ViolationError
 from bus.history import Line, read_history
 from bus.port import Chunk, Group, RunState
 from bus.port import Held as Alive
-from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import BatchId
 from lua import __file__ as lua_init
-from tests.batches import P1, S1, W1, W2, Batch, opened
+from tests.batches import S1, W1, W2, Batch, one_over_another, opened
 from tests.explained import arrows, eventful, exported, only, told
 from tests.model_calls import asked
 from tests.test_steps_fences import ALL
@@ -215,17 +213,8 @@ async def test_a_parked_verdict_and_the_rebind_that_ends_the_waiting_are_steps(s
 
 async def test_a_run_that_another_batch_sealed_is_told_as_taken_over(server: Target) -> None:
     """Nobody worked on it here: who sealed it stands in the other batch's history."""
-    async with contextlib.AsyncExitStack() as stack:
-        first = await Batch.open(server.address(), runs=1, name="first")
-        stack.push_async_callback(first.aclose)
-        await first.admit()
-        await first.scored()
+    async with one_over_another(server.address()) as (first, second):
         rows = await first.bus.rows(first.name, first.runs)
-        assert (await first.bus.close(first.name, Snapshot.from_rows(rows, first.spec).snapshot_id, 1)).applied
-        second = await Batch.open(server.address(), runs=1, name="second", source="first")
-        stack.push_async_callback(second.aclose)
-        adopted = await second.bus.adopt(second.name, first.name, 0, first.runs, [], P1, "candidate", "strict")
-        assert adopted.applied
         story = await told(second, "c0#1")
         assert arrows(story) == ["P>B takes the run over as batch first sealed it"]
         assert f"taken over: head {rows[0].head[:10]}" in await words(second, "c0#1")

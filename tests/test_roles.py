@@ -8,6 +8,7 @@ process comes back (it is dead), until the test lets it go on (it had stalled).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -354,15 +355,22 @@ async def test_roles_that_serve_one_batch_after_another_remember_none_that_has_e
     tools = room.consumer(buses[0], runtime, ConsumerId("w"), catalogues[0])
     runs = Consumer(buses[0], runtime, Group.WORKER, ConsumerId("w"), catalogues[0], worker, opened=buses[0].opened)
     scores = Consumer(buses[1], runtime, Group.SCORER, ConsumerId("s"), catalogues[1], scorer, opened=buses[1].opened)
-    tasks = [asyncio.create_task(role.run()) for role in (Together([runs, tools]), scores, planner)]
+    async with _at_work([Together([runs, tools]), scores, planner], buses):
+        for name in (BatchId("over-1"), BatchId("over-2")):
+            assert (await buses[2].create(spec_of(suite, name))).applied
+            while name in await buses[2].batches():
+                await asyncio.sleep(0.02)
+        while planner._watches or _is_known("over-1"):  # the last one may still be in somebody's hands
+            await asyncio.sleep(0.1)
+
+
+@contextlib.asynccontextmanager
+async def _at_work(roles: Sequence[Consumer | Together | Planner], buses: Sequence[RedisBus]) -> AsyncIterator[None]:
+    """These roles, until the block ends."""
+    tasks = [asyncio.create_task(role.run()) for role in roles]
     try:
-        async with asyncio.timeout(45):
-            for name in (BatchId("over-1"), BatchId("over-2")):
-                assert (await buses[2].create(spec_of(suite, name))).applied
-                while name in await buses[2].batches():
-                    await asyncio.sleep(0.02)
-            while planner._watches or _is_known("over-1"):  # the last one may still be in somebody's hands
-                await asyncio.sleep(0.1)
+        async with asyncio.timeout(PATIENCE):
+            yield
     finally:
         for task in tasks:
             task.cancel()
@@ -384,30 +392,20 @@ async def test_a_worker_and_a_scorer_remember_no_suite_of_which_all_batches_have
     runtime, who = SystemRuntime(), ConsumerId("c")
     worker = Worker(buses[0], runtime, who, tmp_path / "w")
     scorer = ScorerRole(buses[1], runtime, who, tmp_path / "s")
-    tasks = [
-        asyncio.create_task(role.run())
-        for role in (
-            Consumer(buses[0], runtime, Group.WORKER, who, Catalogue(buses[0]), worker),
-            Consumer(buses[1], runtime, Group.SCORER, who, Catalogue(buses[1]), scorer),
-            Planner(buses[2], runtime, who, Catalogue(buses[2])),
-        )
+    roles: list[Consumer | Together | Planner] = [
+        Consumer(buses[0], runtime, Group.WORKER, who, Catalogue(buses[0]), worker),
+        Consumer(buses[1], runtime, Group.SCORER, who, Catalogue(buses[1]), scorer),
+        Planner(buses[2], runtime, who, Catalogue(buses[2])),
     ]
-    try:
-        async with asyncio.timeout(45):
-            for number in (1, 2):
-                suite = make_suite(tmp_path / f"commit-{number}", SUITE, agent_DOT_py=f"{SOLVER}# {number}\n")
-                name = BatchId(f"of-commit-{number}")
-                assert (await buses[2].create(spec_of(suite, name))).applied
-                while name in await buses[2].batches():
-                    await asyncio.sleep(0.02)
-            while (worker._solvers.keys() | scorer._scorers.keys()) - {suite.digest}:
+    async with _at_work(roles, buses):
+        for number in (1, 2):
+            suite = make_suite(tmp_path / f"commit-{number}", SUITE, agent_DOT_py=f"{SOLVER}# {number}\n")
+            name = BatchId(f"of-commit-{number}")
+            assert (await buses[2].create(spec_of(suite, name))).applied
+            while name in await buses[2].batches():
                 await asyncio.sleep(0.02)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for bus in buses:
-            await bus.aclose()
+        while (worker._solvers.keys() | scorer._scorers.keys()) - {suite.digest}:
+            await asyncio.sleep(0.02)
 
 
 async def test_a_scorer_that_only_compares_has_more_runs_in_hand_than_a_worker(stage: Stage) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from pathlib import Path
 
-from bus.snapshot import Snapshot
 from bus.target import Target
-from tests.batches import P1, Batch
+from tests.batches import one_over_another
 from tests.test_partitions_shown import console, text_of
 from workers.histories.exporting import export_batch
 from workers.results.showing import show_run
@@ -21,17 +19,7 @@ async def test_an_answer_that_was_sealed_in_a_batch_that_has_gone_is_not_told_as
     server: Target, tmp_path: Path
 ) -> None:
     """There is a verdict on it: "none was sealed" would say that the scorer judged nothing."""
-    async with contextlib.AsyncExitStack() as stack:
-        first = await Batch.open(server.address(), runs=1, name="first")
-        stack.push_async_callback(first.aclose)
-        await first.admit()
-        await first.scored()
-        rows = await first.bus.rows(first.name, first.runs)
-        assert (await first.bus.close(first.name, Snapshot.from_rows(rows, first.spec).snapshot_id, 1)).applied
-        second = await Batch.open(server.address(), runs=1, name="second", source="first")
-        stack.push_async_callback(second.aclose)
-        adopted = await second.bus.adopt(second.name, first.name, 0, first.runs, [], P1, "candidate", "strict")
-        assert adopted.applied
+    async with one_over_another(server.address()) as (first, second):
         scoring = await second.scoring()
         assert (await second.bus.score(scoring.ref, scoring.judgement)).applied
         screen = console()
