@@ -219,9 +219,11 @@ class Stage:
         """Start a worker."""
         return self._consumer(Group.WORKER, Worker, Catalogue, name, moments)
 
-    def scorer(self, *moments: Moment, catalogue: type[Catalogue] = Catalogue, name: str = "") -> Process:
-        """Start a scorer."""
-        return self._consumer(Group.SCORER, ScorerRole, catalogue, name, moments)
+    def scorer(
+        self, *moments: Moment, catalogue: type[Catalogue] = Catalogue, name: str = "", slots: int | None = None
+    ) -> Process:
+        """Start a scorer, which judges so many runs at a time, or as many as the suite says."""
+        return self._consumer(Group.SCORER, ScorerRole, catalogue, name, moments, slots)
 
     def _consumer(
         self,
@@ -230,12 +232,13 @@ class Stage:
         catalogue: type[Catalogue],
         name: str,
         moments: Sequence[Moment],
+        slots: int | None = None,
     ) -> Process:
         fragile = Fragile(self.place.bus(), moments)
         bus, runtime, consumer = cast("Bus", fragile), SystemRuntime(), ConsumerId(name or f"c{len(self.processes)}")
         made = handler(bus, runtime, consumer, self.root / "work" / consumer)
         self.handlers.append(made)
-        role = Consumer(bus, runtime, group, consumer, self._catalogue(fragile, catalogue), made)
+        role = Consumer(bus, runtime, group, consumer, self._catalogue(fragile, catalogue), made, slots)
         return self._start(fragile, role)
 
     def _catalogue(self, bus: Fragile, kind: type[Catalogue]) -> Catalogue:
@@ -480,12 +483,14 @@ async def test_a_worker_that_dies_is_replaced_and_its_run_is_scored_once(
 async def test_a_scorer_that_dies_is_replaced_and_its_run_is_scored_once(
     stage: Stage, moment: Moment, epoch: int
 ) -> None:
-    """A verdict that was signed stands though its scorer never heard so; any other is judged anew, in a new epoch."""
+    """A verdict that was signed stands though its scorer never heard so; any other is judged anew, in a new epoch.
+
+    The dying one has one run in hand: of another, how far it had come with it would be left to chance.
+    """
     await stage.declare()
     stage.planner()
     stage.worker()
-    dying = stage.scorer(moment)
-    await dying.halted()
+    await stage.scorer(moment, slots=1).halted()
     stage.scorer()
     counters = await stage.closed()
     assert (counters.status, counters.bins) == (BatchStatus.CLOSED, BOTH_SCORED)
