@@ -9,7 +9,7 @@ from typing import Any
 from inspect_ai import eval_async
 from inspect_ai.log import EvalLog, read_eval_log
 
-from tests.test_roles import BATCH, Stage
+from tests.stage import BATCH, Stage
 from workers.inspecting.hosting import host
 from workers.inspecting.log import LogExport, export_log
 from workers.inspecting.quiet import IN_MEMORY, quiet

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from bus.port import Group
-from bus.redis_bus import RedisBus
-from bus.types import ConsumerId, Digest, RunId
+from bus.types import Digest, RunId
 from tests.model_stage import ModelStage
-from tests.test_roles import BATCH, Fragile, Moment, Process
-from workers.catalogue import Catalogue
-from workers.consumer import Consumer
+from tests.stage import BATCH
 from workers.lab import Lab
-from workers.runtime import SystemRuntime
-from workers.scorer import ScorerRole
 
 __all__ = ["PROMPT", "SAYS", "JudgeStage", "answers", "judged_by"]
 
@@ -51,21 +45,6 @@ def answers(said: Mapping[str, str]) -> str:
 class JudgeStage(ModelStage):
     """See the module's text."""
 
-    scorers: list[ScorerRole] = field(default_factory=list)
-
-    def scorer(
-        self, *moments: Moment, catalogue: type[Catalogue] = Catalogue, name: str = "", slots: int | None = None
-    ) -> Process:
-        """Start a scorer, which judges so many runs at a time, or as many as the suite says."""
-        real = self.place.bus()
-        fragile, runtime = Fragile(real, moments), SystemRuntime()
-        consumer = ConsumerId(name or f"s{len(self.processes)}")
-        limits_of = real.limits_of if isinstance(real, RedisBus) else None
-        role = ScorerRole(fragile, runtime, consumer, self.root / "work" / consumer, limits_of)
-        self.scorers.append(role)
-        served = self._catalogue(fragile, catalogue)
-        return self._start(fragile, Consumer(fragile, runtime, Group.SCORER, consumer, served, role, slots))
-
     async def judge(self, toml: str, said: Mapping[str, str], **files: str) -> None:
         """Declare a batch whose judge says so."""
         given = {"agent_DOT_py": SAYS, "judge_DOT_txt": PROMPT, "cases_DOT_jsonl": answers(said)}
@@ -81,9 +60,3 @@ class JudgeStage(ModelStage):
         value: dict[str, Any] = json.loads((await self.row(run)).value)
         text = await self.bus.get_blob(BATCH, Digest(value["judgement"]))
         return {**value, "text": text.decode()}
-
-    async def aclose(self) -> None:
-        """End everything."""
-        await ModelStage.aclose(self)
-        for scorer in self.scorers:
-            await scorer.aclose()

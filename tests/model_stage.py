@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from bus.port import Counters, Group
-from bus.redis_bus import RedisBus
-from bus.types import ConsumerId, RunId
-from tests.test_roles import BATCH, Fragile, InMemory, Moment, OnServer, Process, Stage
-from workers.catalogue import Catalogue
-from workers.consumer import Consumer
+from bus.port import Counters
+from bus.types import RunId
+from tests.fragile import Moment
+from tests.stage import BATCH, A, B, InMemory, OnServer, Stage
 from workers.lab import Lab
-from workers.runtime import SystemRuntime
-from workers.worker import Worker
 
 __all__ = ["BATCH", "SHORT", "A", "B", "InMemory", "ModelStage", "Moment", "OnServer", "cases", "settled", "suite_of"]
-
-A, B = RunId("a#1"), RunId("b#1")
-
 
 SHORT = "500ms"
 """A lease for tests in which a holder dies; in the others nobody is to be suspected on a busy machine."""
@@ -38,20 +31,7 @@ def suite_of(lab: Lab, top: str = "", model: str = "", rest: str = "", lease: st
 
 @dataclass(slots=True)
 class ModelStage(Stage):
-    """See the module's text. Workers share the fleet's limits where there is a server to share them on."""
-
-    workers: list[Worker] = field(default_factory=list)
-
-    def worker(self, *moments: Moment, name: str = "") -> Process:
-        """Start a worker."""
-        real = self.place.bus()
-        fragile, runtime = Fragile(real, moments), SystemRuntime()
-        consumer = ConsumerId(name or f"c{len(self.processes)}")
-        limits_of = real.limits_of if isinstance(real, RedisBus) else None
-        worker = Worker(fragile, runtime, consumer, self.root / "work" / consumer, limits_of)
-        self.workers.append(worker)
-        catalogue = self._catalogue(fragile, Catalogue)
-        return self._start(fragile, Consumer(fragile, runtime, Group.WORKER, consumer, catalogue, worker))
+    """See the module's text."""
 
     async def events(self, run: RunId) -> list[dict[str, Any]]:
         """A run's transcript."""
@@ -68,12 +48,6 @@ class ModelStage(Stage):
             self.worker()
         self.scorer()
         return await self.closed()
-
-    async def aclose(self) -> None:
-        """End everything."""
-        await Stage.aclose(self)
-        for worker in self.workers:
-            await worker.aclose()
 
 
 def settled(counters: Counters, lab: Lab) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bus.port import Counters, RunRow
+from bus.port import RunRow
 from bus.types import BatchId, ConsumerId, Decision, RunId
 from tests.judge_stage import JudgeStage
 from tests.model_stage import InMemory, OnServer
+from tests.stage import BATCH, SUITE
 from tests.suites import make_suite
-from tests.test_roles import BATCH, SUITE, Fragile
-from tests.waiting import PATIENCE
-from workers.catalogue import Catalogue
 from workers.job import spec_of
 from workers.rescoring import check_source
 
@@ -44,18 +40,7 @@ LENIENT = SUITE.replace('python = "agent.py:solve"', 'command = ["false"]').repl
 class Rescoring(JudgeStage):
     """The second batch, in the place of the first."""
 
-    def _catalogue(self, bus: Fragile, kind: type[Catalogue]) -> Catalogue:
-        return kind(bus, self.suite, NEW)
-
-    async def until(self, condition: Callable[[Counters], bool]) -> Counters:
-        """The counters of the second batch as soon as they are so."""
-        async with asyncio.timeout(PATIENCE):
-            while not condition(counters := await self.bus.counters(NEW)):
-                for process in self.processes:
-                    if process.task.done():
-                        process.task.result()
-                await asyncio.sleep(0.005)
-        return counters
+    batch = NEW
 
     async def begin(self, toml: str = LENIENT, cases: str = CASES, **files: str) -> Decision:
         """Declare it over the first."""

@@ -35,7 +35,7 @@ from tests.model_calls import asked
 from tests.model_stage import OnServer
 from tests.rescoring import NEW, rescored
 from tests.soak import times
-from tests.test_roles import BATCH
+from tests.stage import BATCH
 from tests.test_steps_fences import ALL
 from tests.test_two_buses import CALLS_AND_TOOLS, LIFE, STEPS, Session, plain_spec, whole_spec
 from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Twins

@@ -10,8 +10,8 @@ import pytest
 from bus.redis_bus import RedisBus
 from bus.target import Target
 from tests.model_stage import ModelStage, OnServer
+from tests.stage import BATCH
 from tests.suites import COMPARED
-from tests.test_roles import BATCH
 from workers.results import first_holes
 from workers.results.first_holes import FirstHoles
 from workers.results.whole import whole_of

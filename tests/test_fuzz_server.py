@@ -29,9 +29,10 @@ from bus.target import Target
 from bus.types import ConsumerId, Plane
 from bus.wire import Wire
 from tests.batches import Batch
+from tests.fragile import Fragile
 from tests.fuzzing import TRIED, fuzzed
+from tests.stage import BATCH, OnServer, Process, Stage
 from tests.suites import MINIMAL
-from tests.test_roles import BATCH, Fragile, OnServer, Process, Stage
 from tests.test_scripts import _kinds, source_of
 from tests.waiting import PATIENCE
 from workers.catalogue import Catalogue

@@ -16,7 +16,7 @@ from bus.port import BatchStatus, RunRow
 from bus.target import Target
 from bus.types import BatchId, RunId
 from tests.inspected import EXAMPLES, InspectStage, flat, reduced, undisturbed
-from tests.test_roles import BATCH, OnServer
+from tests.stage import BATCH, OnServer
 from workers.inspecting.scorer import UnscoredError, passes
 from workers.inspecting.table import InspectTable
 from workers.inspecting.target import plain

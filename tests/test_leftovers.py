@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bus.types import BatchId, ConsumerId, Gen, RunId
+from tests.stage import Stage, stage
 from tests.suites import MINIMAL
-from tests.test_roles import Stage, stage
 from workers.processes.leftovers import clear_leftovers
 from workers.workspace import directory_of, discard, make_directory
 

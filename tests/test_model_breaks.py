@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.model_stage import BATCH, SHORT, A, InMemory, ModelStage, Moment, OnServer, settled, suite_of
+from tests.stage import ONE_CASE
 from tests.test_model_calls import ASKS_ONCE, asked
-from tests.test_roles import ONE_CASE
 from workers.lab import Lab
 
 IN_MEMORY = pytest.mark.parametrize("stage", ["memory"], indirect=True)

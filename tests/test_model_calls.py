@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.model_stage import BATCH, SHORT, A, InMemory, ModelStage, Moment, OnServer, cases, settled, suite_of
-from tests.test_roles import ONE_CASE
+from tests.stage import ONE_CASE
 from workers.lab import Lab
 from workers.lab.mischief import Api
 

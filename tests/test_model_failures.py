@@ -13,8 +13,8 @@ from rich.console import Console
 from bus.redis_bus import RedisBus
 from bus.wire import Wire
 from tests.model_stage import BATCH, SHORT, A, InMemory, ModelStage, Moment, OnServer, cases, settled, suite_of
+from tests.stage import ONE_CASE
 from tests.test_model_calls import ASKS_ONCE, asked
-from tests.test_roles import ONE_CASE
 from tests.waiting import until
 from workers import redaction
 from workers.job import fetch_outcome

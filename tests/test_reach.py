@@ -155,7 +155,8 @@ async def stage(server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 async def lost(stage: ModelStage) -> Worker:
     """A worker that finds no way to the endpoint, started."""
     stage.worker(name="lost")
-    worker = stage.workers[-1]
+    worker = stage.handlers[-1]
+    assert isinstance(worker, Worker)
     worker.prepare(stage.suite, (await _info(stage)).spec)
     [plane] = worker._planes.values()
     plane._client = _NoWay()

@@ -20,8 +20,8 @@ from tests.fleet import Watch, case, commits, eventually, read_export
 from tests.judge_stage import JudgeStage, judged_by
 from tests.model_stage import A, B, InMemory, Moment, OnServer
 from tests.rescoring import CASES, LENIENT, NEW, Rescoring, over_a_first
+from tests.stage import BATCH, SUITE
 from tests.suites import make_suite
-from tests.test_roles import BATCH, SUITE
 from workers import redaction
 from workers.job import spec_of
 from workers.lab import Lab

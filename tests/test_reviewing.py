@@ -14,7 +14,7 @@ from bus.redis_bus import RedisBus
 from bus.target import Target
 from tests.judge_stage import JudgeStage, judged_by
 from tests.model_stage import A, B, OnServer
-from tests.test_roles import BATCH
+from tests.stage import BATCH
 from workers import redaction
 from workers.lab import Lab
 from workers.results.reviewing import give_up, judge_again, show

@@ -1,33 +1,25 @@
-"""The roles themselves, on both buses: planner, worker and scorer as they are, with deaths at the worst moments.
-
-Each role is a task with a bus of its own, as a process would have it. A `Fragile` bus halts its process at a chosen
-moment: before a step is sent, or after it was applied and before the answer is heard. From there on no call of that
-process comes back (it is dead), until the test lets it go on (it had stalled).
-"""
+"""The roles themselves, on both buses: planner, worker and scorer as they are, with deaths at the worst moments."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
-import inspect
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
 
 import pytest
 
-from bus.errors import InputError, ServerUnreachable
-from bus.keys import BatchKeys
-from bus.memory.bus import MemoryBus, MemoryWorld
-from bus.port import BatchStatus, Bus, Counters, Group, RunRow, RunState
+from bus.errors import InputError
+from bus.port import BatchStatus, Group, RunState
 from bus.redis_bus import RedisBus
 from bus.target import Target
-from bus.types import BatchId, ConsumerId, Decision, Plane, RunId
-from bus.wire import Wire
+from bus.types import BatchId, ConsumerId
 from tests.batches import FixedDoor
-from tests.suites import MINIMAL, make_suite
+from tests.fragile import Moment
+from tests.stage import BATCH, ONE_CASE, SOLVER, SUITE, A, B, Stage, stage
+from tests.suites import make_suite
 from tests.waiting import PATIENCE, soon
 from workers.catalogue import Catalogue, Served
 from workers.consumer import Consumer
@@ -35,129 +27,10 @@ from workers.job import spec_of
 from workers.planner import Planner
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
-from workers.suite import Suite
 from workers.tools.serving import Together, Toolroom
 from workers.worker import Worker
 
-BATCH = BatchId("b")
-A, B = RunId("a#1"), RunId("b#1")
-
-SUITE = 'lease = "300ms"\nmax_deliveries = 2\n' + MINIMAL.replace('command = ["cat"]', 'python = "agent.py:solve"')
-"""Two cases; the solver below gets the first right and the second wrong."""
-
-SOLVER = """\
-async def solve(case, run):
-    await run.note("thinking")
-    return str(case.input)
-"""
-
-ONE_CASE = '{"id": "a", "input": "1", "target": "1"}\n'
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """When a process halts: at its next call of this step. `after`: when it was applied and answered something."""
-
-    when: Literal["before", "after"]
-    step: str
-
-    def __str__(self) -> str:
-        """As the tests are named by it."""
-        return f"{self.when} {self.step}"
-
-
-class Fragile:
-    """A process's bus; see the module's text. `decided`: what it was answered."""
-
-    def __init__(self, bus: Bus, moments: Sequence[Moment]) -> None:
-        """The process halts at each of the moments in turn."""
-        self._bus, self._moments = bus, list(moments)
-        self._gone = False
-        self._going = asyncio.Event()
-        self._going.set()
-        self.halted = asyncio.Event()
-        self.decided: list[Decision] = []
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the bus has under this name
-        """The bus's own attribute; a call of it may be the last."""
-        attribute = getattr(self._bus, name)
-        if not inspect.iscoroutinefunction(attribute):
-            return attribute
-
-        async def call(*args: object, **named: object) -> object:
-            await self._pass(Moment("before", name))
-            answer = await attribute(*args, **named)
-            if isinstance(answer, Decision):
-                self.decided.append(answer)
-            if answer:
-                await self._pass(Moment("after", name))
-            await self._pass(None)
-            return answer
-
-        return call
-
-    async def _pass(self, moment: Moment | None) -> None:
-        if self._moments and self._moments[0] == moment:
-            self._moments.pop(0)
-            self._going.clear()
-            self.halted.set()
-        await self._going.wait()
-        if self._gone:
-            raise ServerUnreachable("the process is gone")
-
-    async def aclose(self) -> None:
-        """What the kernel does for a process that has ended: its connections are closed."""
-        await self._bus.aclose()
-
-    def resume(self) -> None:
-        """It had only stalled."""
-        self.halted.clear()
-        self._going.set()
-
-    def bury(self) -> None:
-        """Let the calls of a dead process end, when the test is over."""
-        self._gone = True
-        self._going.set()
-
-
-class Place(Protocol):
-    """Where a batch is: on a server or in memory."""
-
-    def bus(self) -> Bus:
-        """A bus for one process."""
-
-    async def lose_group(self, group: Group) -> None:
-        """The group is destroyed and made anew behind all that was written."""
-
-
-class InMemory:
-    """A world in this process."""
-
-    def __init__(self) -> None:
-        self.world = MemoryWorld(SystemRuntime())
-
-    def bus(self) -> Bus:
-        return MemoryBus(self.world, SystemRuntime())
-
-    async def lose_group(self, group: Group) -> None:
-        self.world.batches[BATCH].streams[group].lose_group(at_end=True)
-
-
-class OnServer:
-    """A server of the test's."""
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-
-    def bus(self) -> RedisBus:
-        return RedisBus(FixedDoor(self.target.address()), SystemRuntime())
-
-    async def lose_group(self, group: Group) -> None:
-        wire = await Wire.open(self.target.address())
-        stream = BatchKeys(Plane.LIVE, BATCH).stream(group.stream)
-        await wire.call("XGROUP", "DESTROY", stream, group)
-        await wire.call("XGROUP", "CREATE", stream, group, "$")
-        wire.close()
+__all__ = ["stage"]
 
 
 class AnotherJudge(Catalogue):
@@ -166,138 +39,6 @@ class AnotherJudge(Catalogue):
     async def open_batches(self) -> list[Served]:
         """The batches, with another judge."""
         return [replace(one, judge="another judge") for one in await super().open_batches()]
-
-
-@dataclass(slots=True)
-class Process:
-    """One role, running."""
-
-    bus: Fragile
-    role: Planner | Consumer
-    task: asyncio.Task[None]
-
-    async def halted(self) -> None:
-        """Wait until it has come to its moment."""
-        await soon(self.bus.halted.wait())
-
-    async def stopped(self) -> None:
-        """Tell it to stop, and wait until it has."""
-        self.role.stop()
-        await soon(self.task)
-
-
-@dataclass(slots=True)
-class Stage:
-    """One batch, and the processes that work on it."""
-
-    place: Place
-    root: Path
-    bus: Bus = field(init=False)
-    suite: Suite = field(init=False)
-    processes: list[Process] = field(default_factory=list)
-    handlers: list[Worker | ScorerRole] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """The test's own bus, to look."""
-        self.bus = self.place.bus()
-
-    async def declare(self, toml: str = SUITE, **files: str) -> None:
-        """Make the suite, and declare its batch."""
-        self.suite = make_suite(self.root / "suite", toml, **{"agent_DOT_py": SOLVER, **files})
-        decision = await self.bus.create(spec_of(self.suite, BATCH))
-        assert decision.applied, decision
-
-    # --- processes -----------------------------------------------------------------------------------------
-
-    def planner(self, *moments: Moment) -> Process:
-        """Start a planner."""
-        bus = Fragile(self.place.bus(), moments)
-        name = ConsumerId(f"p{len(self.processes)}")
-        return self._start(bus, Planner(cast("Bus", bus), SystemRuntime(), name, self._catalogue(bus, Catalogue)))
-
-    def worker(self, *moments: Moment, name: str = "") -> Process:
-        """Start a worker."""
-        return self._consumer(Group.WORKER, Worker, Catalogue, name, moments)
-
-    def scorer(
-        self, *moments: Moment, catalogue: type[Catalogue] = Catalogue, name: str = "", slots: int | None = None
-    ) -> Process:
-        """Start a scorer, which judges so many runs at a time, or as many as the suite says."""
-        return self._consumer(Group.SCORER, ScorerRole, catalogue, name, moments, slots)
-
-    def _consumer(
-        self,
-        group: Group,
-        handler: type[Worker | ScorerRole],
-        catalogue: type[Catalogue],
-        name: str,
-        moments: Sequence[Moment],
-        slots: int | None = None,
-    ) -> Process:
-        fragile = Fragile(self.place.bus(), moments)
-        bus, runtime, consumer = cast("Bus", fragile), SystemRuntime(), ConsumerId(name or f"c{len(self.processes)}")
-        made = handler(bus, runtime, consumer, self.root / "work" / consumer)
-        self.handlers.append(made)
-        role = Consumer(bus, runtime, group, consumer, self._catalogue(fragile, catalogue), made, slots)
-        return self._start(fragile, role)
-
-    def _catalogue(self, bus: Fragile, kind: type[Catalogue]) -> Catalogue:
-        return kind(cast("Bus", bus), self.suite, BATCH)
-
-    def _start(self, bus: Fragile, role: Planner | Consumer) -> Process:
-        process = Process(bus, role, asyncio.create_task(role.run()))
-        self.processes.append(process)
-        return process
-
-    # --- what came of it -----------------------------------------------------------------------------------
-
-    async def until(self, condition: Callable[[Counters], bool]) -> Counters:
-        """The batch's counters as soon as they are so; fails when a role fails first."""
-        async with asyncio.timeout(PATIENCE):
-            while not condition(counters := await self.bus.counters(BATCH)):
-                for process in self.processes:
-                    if process.task.done():
-                        process.task.result()
-                await asyncio.sleep(0.005)
-        return counters
-
-    async def closed(self) -> Counters:
-        """The counters of the batch when it has closed, every run accounted for."""
-        counters = await self.until(lambda now: now.status.ended)
-        assert counters.scored + counters.holes == counters.intended
-        assert sum(counters.bins.values()) == counters.scored
-        assert counters.in_flight == 0
-        return counters
-
-    async def row(self, run: RunId) -> RunRow:
-        """One run."""
-        (row,) = await self.bus.rows(BATCH, [run])
-        return row
-
-    async def kinds(self, run: RunId) -> list[str]:
-        """What a run's transcript says, in short."""
-        events = await self.bus.transcript(BATCH, run)
-        return [event.payload.split('"')[3] for event in events]
-
-    async def aclose(self) -> None:
-        """End everything, the dead too."""
-        for process in self.processes:
-            process.bus.bury()
-            process.task.cancel()
-        await asyncio.gather(*(process.task for process in self.processes), return_exceptions=True)
-        for handler in self.handlers:
-            await handler.aclose()
-        for bus in (self.bus, *(process.bus for process in self.processes)):
-            await bus.aclose()
-
-
-@pytest.fixture(params=["memory", "server"])
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
-    """Nothing declared yet, in either place."""
-    place: Place = InMemory() if request.param == "memory" else OnServer(request.getfixturevalue("server"))
-    one = Stage(place, tmp_path)
-    yield one
-    await one.aclose()
 
 
 BOTH_SCORED = {"pass": 1, "fail": 1}

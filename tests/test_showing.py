@@ -16,8 +16,8 @@ from bus.target import Target
 from bus.types import RunId
 from tests.judge_stage import JudgeStage, judged_by
 from tests.model_stage import A, B, ModelStage, OnServer
+from tests.stage import BATCH
 from tests.suites import COMPARED
-from tests.test_roles import BATCH
 from workers import redaction
 from workers.events import said_in
 from workers.histories.exporting import export_batch

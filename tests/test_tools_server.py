@@ -1,7 +1,7 @@
 """Tools in the path of a run: effects counted at a real HTTP server, with deaths of holders and executors.
 
 A `holder` is a worker that executes nothing for others; an `executor` reads the `tools` stream and nothing else. Each
-has a bus of its own, and may halt at a chosen step (`tests.test_roles.Fragile`): from there on it is dead, or had only
+has a bus of its own, and may halt at a chosen step (`tests.fragile`): from there on it is dead, or had only
 stalled. However they die, the tool is asked at most once for each step, or once and an undo.
 """
 
@@ -22,7 +22,8 @@ from bus.errors import ServerUnreachable
 from bus.port import BatchStatus, Bus, Group
 from bus.redis_bus import RedisBus
 from bus.types import ConsumerId
-from tests.test_roles import BATCH, A, Fragile, InMemory, Moment, OnServer, Place, Process, Stage
+from tests.fragile import Fragile, Moment
+from tests.stage import BATCH, A, InMemory, OnServer, Place, Process, Stage
 from tests.tool_server import ToolServer
 from tests.waiting import soon, until
 from workers.catalogue import Catalogue
