@@ -45,8 +45,8 @@ from bus.types import BatchId, ConsumerId, Digest, Gen, LeaseId, Plane
 from tests.batches import Batch
 from tests.fleet import Stage, case, eventually
 from tests.histories import exported, whole_history
+from tests.limits import ALL as WHOLE
 from tests.servers import RealServer
-from tests.test_steps_fences import ALL as WHOLE
 from workers.explaining.reading import read_file, read_server
 from workers.histories.archivist import Archivist, Taken
 from workers.histories.exporting import export_batch, exported_lines

@@ -22,9 +22,9 @@ from bus.server import unix_url
 from bus.target import Target
 from tests.batches import Batch
 from tests.fleet import eventually
+from tests.limits import ALL as WHOLE
 from tests.soak import soaked
 from tests.test_archiving_live import archivist_of, info_of, length
-from tests.test_steps_fences import ALL as WHOLE
 from workers.histories.archive_place import check_archive, probe
 from workers.histories.archivist import Archivist, Taken
 from workers.histories.following import Following

@@ -31,12 +31,12 @@ from bus.wire import Wire
 from tests.batches import Batch, FixedDoor
 from tests.explained import eventful
 from tests.histories import exported, found, parsed, rechained, whole_history
+from tests.limits import ALL
 from tests.model_calls import asked
 from tests.model_stage import OnServer
 from tests.rescoring import NEW, rescored
 from tests.soak import times
 from tests.stage import BATCH
-from tests.test_steps_fences import ALL
 from tests.test_two_buses import CALLS_AND_TOOLS, LIFE, STEPS, Session, plain_spec, whole_spec
 from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Twins
 

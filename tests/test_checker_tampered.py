@@ -25,9 +25,9 @@ from bus.checker import Books, Checked, Checker
 from bus.types import Plane
 from tests.batches import Batch
 from tests.histories import parsed, rechained, whole_history
+from tests.limits import ALL
 from tests.servers import RealServer
 from tests.test_shape import ROOT
-from tests.test_steps_fences import ALL
 from workers.tools.keys import wire_key
 
 Line = dict[str, Any]

@@ -24,8 +24,8 @@ from bus.types import BatchId
 from lua import __file__ as lua_init
 from tests.batches import S1, W1, W2, Batch, one_over_another, opened
 from tests.explained import arrows, eventful, exported, only, told
+from tests.limits import ALL
 from tests.model_calls import asked
-from tests.test_steps_fences import ALL
 from tests.tool_calls import BOUND_MS, INVERSES, Tools
 from workers.cli import app
 from workers.explaining.entries import entry_of

@@ -29,8 +29,9 @@ from bus.target import Target
 from bus.types import Digest, Plane, Verb
 from bus.wire import Reply
 from tests.batches import W1, W2, Batch, opened
+from tests.limits import ALL
 from tests.model_calls import answered, asked
-from tests.test_steps_fences import ALL, fan_out
+from tests.tool_calls import fan_out
 from workers.histories.exporting import export_batch, exported_lines
 
 ONE = next_head(EMPTY_HEAD, "one")

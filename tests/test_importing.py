@@ -42,7 +42,7 @@ from tests.batches import P1, Batch, FixedDoor
 from tests.explained import eventful
 from tests.fleet import Stage, case
 from tests.histories import edited, exported, parsed, rechained, whole_history
-from tests.test_steps_fences import ALL
+from tests.limits import ALL
 from workers.catalogue import Catalogue
 from workers.cli import app
 from workers.explaining.reading import read_server

@@ -27,8 +27,8 @@ from bus.target import Target
 from bus.types import Digest, Verb
 from tests.batches import S2, W2, Batch, Scoring, opened
 from tests.histories import exported, parsed, rechained, whole_history
+from tests.limits import ALL
 from tests.model_calls import LIMITS, answered, asked, at, opened_call, succeeded
-from tests.test_steps_fences import ALL
 from tests.tool_calls import BOUND_MS, INVERSES, START_MS, Tools
 from workers.cli import app
 from workers.results.prevented import sparkline

@@ -37,8 +37,8 @@ from bus.wire import Address
 from tests.batches import P1, W1, Batch, FixedDoor
 from tests.fleet import Stage, case
 from tests.histories import exported, whole_history
+from tests.limits import ALL as WHOLE
 from tests.servers import RealServer
-from tests.test_steps_fences import ALL as WHOLE
 from tests.waiting import soon
 from tests.walks import SPEC, steps
 from workers.histories import archiving, pruning

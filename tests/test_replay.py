@@ -37,11 +37,11 @@ from bus.types import Plane
 from bus.wire import Wire
 from tests.batches import Batch, FixedDoor
 from tests.histories import edited, exported, found, parsed, rechained, whole_history
+from tests.limits import ALL
 from tests.model_stage import BATCH, SHORT, ModelStage, Moment, OnServer, suite_of
 from tests.rescoring import NEW, rescored
 from tests.soak import times
 from tests.stage import ONE_CASE
-from tests.test_steps_fences import ALL
 from tests.test_two_buses import CALLS_AND_TOOLS, LIFE, STEPS, Session, plain_spec, whole_spec
 from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Twins
 from workers.cli import app

@@ -41,9 +41,9 @@ from bus.wire import Wire
 from tests.batches import P1, S2, W1, W2, Batch, FixedDoor, opened
 from tests.explained import eventful, line
 from tests.histories import edited, exported, found, whole_history
+from tests.limits import ALL
 from tests.model_calls import at, opened_call
 from tests.soak import times
-from tests.test_steps_fences import ALL
 from tests.test_two_buses import CALLS_AND_TOOLS, LIFE, STEPS, Session, whole_spec
 from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Twins
 from workers.explaining import svg

@@ -23,8 +23,8 @@ from bus.target import Target
 from tests.batches import opened as batch_opened
 from tests.browser import browsing, needs_chromium, opened
 from tests.histories import whole_history
+from tests.limits import ALL
 from tests.reports import facts, in_progress, inconclusive, texts, written
-from tests.test_steps_fences import ALL
 from workers.cli import app
 from workers.reporting.command import page_of
 from workers.results.outcome import trials_told

@@ -26,7 +26,7 @@ from bus.target import Target
 from bus.types import Verb
 from tests.batches import W1, Batch, opened
 from tests.histories import exported
-from tests.test_steps_fences import ALL
+from tests.limits import ALL
 
 _AS_RELEASED = "26198855"
 """Of the tables' lines. A line that was added at the end changes it; one that means something else breaks histories."""

@@ -13,29 +13,17 @@ from dataclasses import replace
 import pytest
 
 from bus.chain import EMPTY_HEAD, next_head
-from bus.fences.join import window_of
-from bus.port import FanOut, Group, Intent, Outcome, Ref
+from bus.port import Group, Outcome
 from bus.port import Held as Alive
 from bus.port_calls import JUDGE_DESK
 from bus.target import Target
 from bus.types import Digest, Gen, LeaseId, Verb
 from tests.batches import W1, W2, Batch, Held, Scoring, opened, refused
+from tests.limits import ALL, SILENCE
 from tests.model_calls import asked, desk_of, judged
+from tests.tool_calls import fan_out
 
-SILENCE = 5_000  # ms: heartbeat_ms
 TREE, ARTIFACT = "a" * 64, "b" * 64
-ALL = {
-    "compute_retries": 3,
-    "model_retries": 1,
-    "heartbeat_ms": SILENCE,
-    "model_slots": 4,
-    "judge_slots": 4,
-    "budget": 10_000,
-    "budget_epoch": 1,
-    "ack_bound_ms": 60_000,
-    "inverses": '{"book":"cancel"}',
-}
-"""Limits that put every fence in the path."""
 
 
 @pytest.fixture
@@ -70,14 +58,6 @@ async def calling(batch: Batch, held: Held) -> str:
     call = asked(held.ref)
     assert (await batch.bus.open_call(held.ref, call)).verb is Verb.COMMIT
     return call.desk_lease
-
-
-def fan_out(ref: Ref, *tools: str, seq: int = 1) -> FanOut:
-    """Calls of these tools, made together."""
-    step = f"{ref.run}~{ref.conversation}.1"
-    intents = [Intent(f"{step}.{i}", tool, '{"x":1}') for i, tool in enumerate(tools)]
-    window = window_of(step, [one.id for one in intents], 1)
-    return FanOut(step, Digest(EMPTY_HEAD), seq, Digest("d" * 64), intents, window)
 
 
 async def verbs(batch: Batch, command: str) -> tuple[str, ...]:

@@ -17,8 +17,9 @@ from bus.port import Counters, Group, Runtime
 from bus.target import Target
 from bus.types import MAX_INT, Plane, RunId, Verb
 from tests.batches import P1, W1, Batch, opened, refused
+from tests.limits import ALL
 from tests.model_calls import asked, desk_of
-from tests.test_steps_fences import ALL, fan_out
+from tests.tool_calls import fan_out
 from workers.catalogue import Catalogue, Served
 from workers.planner import Planner, _Watch
 from workers.runtime import SystemRuntime

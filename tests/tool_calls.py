@@ -22,7 +22,7 @@ from bus.port import Entry, FanOut, Group, Intent, IntentState, Outcome, Ref
 from bus.types import ConsumerId, Decision, Digest, Gen
 from tests.batches import W1, W2, Batch
 
-__all__ = ["BOUND_MS", "INVERSES", "START_MS", "ToolCall", "Tools"]
+__all__ = ["BOUND_MS", "INVERSES", "START_MS", "ToolCall", "Tools", "fan_out"]
 
 BOUND_MS = 1_000
 INVERSES = json.dumps({"book": "cancel", "cancel": "book"})
@@ -173,3 +173,11 @@ class Tools:
         """The effects that have a message in the stream, oldest first, by id without the run's name."""
         found = await self.batch.wire.call("XRANGE", self.batch.keys.stream("tools"), "-", "+")
         return [flat[3].decode().removeprefix(f"{self.ref.run}~") for _, flat in found]
+
+
+def fan_out(ref: Ref, *tools: str, seq: int = 1) -> FanOut:
+    """Calls of these tools, made together."""
+    step = f"{ref.run}~{ref.conversation}.1"
+    intents = [Intent(f"{step}.{i}", tool, '{"x":1}') for i, tool in enumerate(tools)]
+    window = window_of(step, [one.id for one in intents], 1)
+    return FanOut(step, Digest(EMPTY_HEAD), seq, Digest("d" * 64), intents, window)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tests.batches import Batch
 from tests.histories import parsed, whole_history
+from tests.limits import ALL
 from tests.servers import Kind, running
-from tests.test_steps_fences import ALL
 from workers.histories.history_files import writing
 
 
