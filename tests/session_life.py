@@ -1,4 +1,4 @@
-"""What may be asked of a batch in its life, drawn at random: the material of `tests.test_two_buses`.
+"""What may be asked of a batch in its life, drawn at random: the material of `tests.sessions`.
 
 Whatever the roles, their late ghosts and an operator may ask is drawn: what fits, and what comes twice, too late, from
 the wrong consumer, for another run or under a forged prefix.

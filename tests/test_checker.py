@@ -35,9 +35,9 @@ from tests.limits import ALL
 from tests.model_calls import asked
 from tests.model_stage import OnServer
 from tests.rescoring import NEW, rescored
+from tests.sessions import CALLS_AND_TOOLS, LIFE, STEPS, Session, plain_spec, whole_spec
 from tests.soak import times
 from tests.stage import BATCH
-from tests.test_two_buses import CALLS_AND_TOOLS, LIFE, STEPS, Session, plain_spec, whole_spec
 from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Twins
 
 SESSIONS = times(4)

@@ -40,9 +40,9 @@ from tests.histories import edited, exported, found, parsed, rechained, whole_hi
 from tests.limits import ALL
 from tests.model_stage import BATCH, SHORT, ModelStage, Moment, OnServer, suite_of
 from tests.rescoring import NEW, rescored
+from tests.sessions import CALLS_AND_TOOLS, LIFE, STEPS, Session, plain_spec, whole_spec
 from tests.soak import times
 from tests.stage import ONE_CASE
-from tests.test_two_buses import CALLS_AND_TOOLS, LIFE, STEPS, Session, plain_spec, whole_spec
 from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Twins
 from workers.cli import app
 from workers.explaining.reading import read_file

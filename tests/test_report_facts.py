@@ -43,8 +43,8 @@ from tests.explained import eventful, line
 from tests.histories import edited, exported, found, whole_history
 from tests.limits import ALL
 from tests.model_calls import at, opened_call
+from tests.sessions import CALLS_AND_TOOLS, LIFE, STEPS, Session, whole_spec
 from tests.soak import times
-from tests.test_two_buses import CALLS_AND_TOOLS, LIFE, STEPS, Session, whole_spec
 from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Twins
 from workers.explaining import svg
 from workers.explaining.entries import Picker
