@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.test_shape import ROOT, below, imports, modules
+from tests.sources import ROOT, below, imports, modules
 
 ALLOWED = ("bus.checker", "bus.errors")
 

@@ -27,7 +27,7 @@ from tests.batches import Batch
 from tests.histories import parsed, rechained, whole_history
 from tests.limits import ALL
 from tests.servers import RealServer
-from tests.test_shape import ROOT
+from tests.sources import ROOT
 from workers.tools.keys import wire_key
 
 Line = dict[str, Any]

@@ -8,68 +8,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from bus.contract import CONTRACT, PROTOCOLS
-
-ROOT = Path(__file__).parent.parent
-PACKAGES = ("bus", "workers", "lua", "tests")
+from tests.sources import PACKAGES, ROOT, below, imports, modules, offenders, parsed
 
 FENCES = pytest.mark.parametrize("fence", CONTRACT)
-
-
-def modules(folder: str) -> list[Path]:
-    """The Python files below a folder of the project."""
-    found = sorted((ROOT / folder).rglob("*.py"))
-    assert found, folder
-    return found
-
-
-@cache
-def parsed(text: str) -> ast.Module:
-    """A file's syntax tree; many tests look at the same one."""
-    return ast.parse(text)
-
-
-def imports(module: Path) -> set[str]:
-    """The project's own modules that a file imports, anywhere in it, under their full names."""
-    package = module.relative_to(ROOT).with_suffix("").parts
-    found = set()
-    for node in ast.walk(parsed(module.read_text("utf-8"))):
-        match node:
-            case ast.Import():
-                found |= {alias.name for alias in node.names}
-            case ast.ImportFrom():
-                base = ".".join(package[: -node.level]) + "." if node.level else ""
-                found |= {f"{base}{node.module or ''}".strip("."), *_members(base, node)}
-    return {name for name in found if name.split(".")[0] in PACKAGES}
-
-
-def _members(base: str, node: ast.ImportFrom) -> Iterator[str]:
-    """`from bus import fences` imports bus.fences."""
-    for alias in node.names:
-        name = f"{base}{node.module or ''}.{alias.name}".strip(".")
-        if (ROOT / Path(*name.split("."))).is_dir() or (ROOT / Path(*name.split("."))).with_suffix(".py").is_file():
-            yield name
-
-
-def below(name: str, package: str) -> bool:
-    """Whether a module is the package or in it."""
-    return name == package or name.startswith(f"{package}.")
-
-
-def offenders(folder: str, *forbidden: str, but: str = "") -> list[str]:
-    """`file imports module` for each import that runs the wrong way; files below `but` are left out."""
-    return [
-        f"{module.relative_to(ROOT)} imports {name}"
-        for module in modules(folder)
-        if not but or not module.is_relative_to(ROOT / but)
-        for name in sorted(imports(module))
-        if any(below(name, package) for package in forbidden)
-    ]
 
 
 # --- arrows -----------------------------------------------------------------------------------------------
@@ -145,7 +91,7 @@ def test_an_import_that_runs_the_wrong_way_would_be_seen(tmp_path: Path, monkeyp
     """In any spelling, and inside a function too."""
     (tmp_path / "workers").mkdir()
     (tmp_path / "bus" / "fences").mkdir(parents=True)
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    monkeypatch.setattr("tests.sources.ROOT", tmp_path)
     for line in (
         "import workers.cli",
         "from workers import cli",
