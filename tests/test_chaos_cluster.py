@@ -6,8 +6,9 @@ from pathlib import Path
 
 from bus.keys import slot_of
 from bus.types import Plane
-from tests.test_checker_tampered import EDITS, History
-from tests.test_checker_tampered import true as true  # noqa: PLC0414 - the fixture
+from tests.editable import History
+from tests.editable import true as true  # noqa: PLC0414 - the fixture
+from tests.tampered import EDITS
 from workers.chaos.cluster_set import ClusterSet
 from workers.chaos.examining import restarted
 from workers.chaos.several import replication

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from bus.checker import Check, Checker
+from tests.editable import History
+from tests.editable import true as true  # noqa: PLC0414 - the fixture
 from tests.histories import parsed
-from tests.test_checker_tampered import EDITS, History
-from tests.test_checker_tampered import true as true  # noqa: PLC0414 - the fixture
+from tests.tampered import EDITS
 from workers.chaos.examining import replayed
 from workers.chaos.excerpts import Excerpts
 from workers.chaos.keeping import Violation, shown
