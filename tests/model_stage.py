@@ -12,8 +12,28 @@ from bus.types import RunId
 from tests.fragile import Moment
 from tests.stage import BATCH, A, B, InMemory, OnServer, Stage
 from workers.lab import Lab
+from workers.lab.mischief import Api
 
-__all__ = ["BATCH", "SHORT", "A", "B", "InMemory", "ModelStage", "Moment", "OnServer", "cases", "settled", "suite_of"]
+__all__ = [
+    "ASKS_ONCE",
+    "BATCH",
+    "SHORT",
+    "A",
+    "B",
+    "InMemory",
+    "ModelStage",
+    "Moment",
+    "OnServer",
+    "asked",
+    "cases",
+    "settled",
+    "suite_of",
+]
+
+ASKS_ONCE = """\
+async def solve(case, run):
+    return (await run.model.complete(f"LAB-ANSWER: {case.input}")).text
+"""
 
 SHORT = "500ms"
 """A lease for tests in which a holder dies; in the others nobody is to be suspected on a busy machine."""
@@ -48,6 +68,11 @@ class ModelStage(Stage):
             self.worker()
         self.scorer()
         return await self.closed()
+
+
+def asked(lab: Lab) -> int:
+    """Requests that the model has had."""
+    return lab.counts.requests[Api.MODEL].requests
 
 
 def settled(counters: Counters, lab: Lab) -> None:

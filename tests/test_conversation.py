@@ -12,9 +12,8 @@ import structlog
 
 from bus.port import Bus, Ref
 from bus.types import Gen, LeaseId
-from tests.model_stage import SHORT, A, InMemory, ModelStage, Moment, OnServer, settled, suite_of
+from tests.model_stage import SHORT, A, InMemory, ModelStage, Moment, OnServer, asked, settled, suite_of
 from tests.stage import BATCH, ONE_CASE
-from tests.test_model_calls import asked
 from workers.consumer import Lease
 from workers.conversation import Conversation, Over
 from workers.lab import Lab

@@ -7,9 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.model_stage import BATCH, SHORT, A, InMemory, ModelStage, Moment, OnServer, settled, suite_of
+from tests.model_stage import (
+    ASKS_ONCE,
+    BATCH,
+    SHORT,
+    A,
+    InMemory,
+    ModelStage,
+    Moment,
+    OnServer,
+    asked,
+    settled,
+    suite_of,
+)
 from tests.stage import ONE_CASE
-from tests.test_model_calls import ASKS_ONCE, asked
 from workers.lab import Lab
 
 IN_MEMORY = pytest.mark.parametrize("stage", ["memory"], indirect=True)

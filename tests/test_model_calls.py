@@ -8,7 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.model_stage import BATCH, SHORT, A, InMemory, ModelStage, Moment, OnServer, cases, settled, suite_of
+from tests.model_stage import (
+    ASKS_ONCE,
+    BATCH,
+    SHORT,
+    A,
+    InMemory,
+    ModelStage,
+    Moment,
+    OnServer,
+    asked,
+    cases,
+    settled,
+    suite_of,
+)
 from tests.stage import ONE_CASE
 from workers.lab import Lab
 from workers.lab.mischief import Api
@@ -20,10 +33,6 @@ async def solve(case, run):
     return first.text
 """
 
-ASKS_ONCE = """\
-async def solve(case, run):
-    return (await run.model.complete(f"LAB-ANSWER: {case.input}")).text
-"""
 
 IN_MEMORY = pytest.mark.parametrize("stage", ["memory"], indirect=True)
 """For what is decided in the worker alone."""
@@ -47,11 +56,6 @@ def lab() -> Iterator[Lab]:
     """An endpoint that behaves."""
     with Lab(seed=1) as one:
         yield one
-
-
-def asked(lab: Lab) -> int:
-    """Requests that the model has had."""
-    return lab.counts.requests[Api.MODEL].requests
 
 
 # --- what is asked ----------------------------------------------------------------------------------------

@@ -12,9 +12,21 @@ from rich.console import Console
 
 from bus.redis_bus import RedisBus
 from bus.wire import Wire
-from tests.model_stage import BATCH, SHORT, A, InMemory, ModelStage, Moment, OnServer, cases, settled, suite_of
+from tests.model_stage import (
+    ASKS_ONCE,
+    BATCH,
+    SHORT,
+    A,
+    InMemory,
+    ModelStage,
+    Moment,
+    OnServer,
+    asked,
+    cases,
+    settled,
+    suite_of,
+)
 from tests.stage import ONE_CASE
-from tests.test_model_calls import ASKS_ONCE, asked
 from tests.waiting import until
 from workers import redaction
 from workers.job import fetch_outcome

@@ -27,9 +27,8 @@ from bus.port import BatchInfo, Bus, Entry
 from bus.rests import Resting
 from bus.types import BatchId, Plane, RunId
 from tests.fleet import Command, Stage, case
-from tests.model_stage import BATCH, SHORT, A, InMemory, ModelStage, Moment, suite_of
+from tests.model_stage import ASKS_ONCE, BATCH, SHORT, A, InMemory, ModelStage, Moment, suite_of
 from tests.stage import ONE_CASE
-from tests.test_model_calls import ASKS_ONCE
 from workers.lab import Lab
 from workers.observing.observed import STEPS, Observer, Step, observed
 from workers.observing.polling import poll_batches

@@ -17,8 +17,7 @@ from bus.endpoint_limits import EndpointLimits
 from bus.errors import MachineError, ServerUnreachable
 from bus.redis_bus import RedisBus
 from bus.target import Target
-from tests.model_stage import BATCH, ModelStage, OnServer, cases, suite_of
-from tests.test_model_calls import ASKS_ONCE
+from tests.model_stage import ASKS_ONCE, BATCH, ModelStage, OnServer, cases, suite_of
 from tests.waiting import until
 from workers import redaction
 from workers.endpoints import Client, EndpointError, EndpointSpec, OverloadedError, UnusableError, make_endpoint
