@@ -107,8 +107,7 @@ async def one_over_another(address: Address) -> AsyncIterator[tuple[Batch, Batch
         stack.push_async_callback(first.aclose)
         await first.admit()
         await first.scored()
-        rows = await first.bus.rows(first.name, first.runs)
-        assert (await first.bus.close(first.name, Snapshot.from_rows(rows, first.spec).snapshot_id, 1)).applied
+        await first.closed()
         second = await Batch.open(address, runs=1, name="second", source="first")
         stack.push_async_callback(second.aclose)
         adopted = await second.bus.adopt(second.name, first.name, 0, first.runs, [], P1, "candidate", "strict")
@@ -275,6 +274,14 @@ class Batch:
         decision = await self.bus.score(scoring.ref, scoring.judgement)
         assert decision.applied, decision
         return scoring
+
+    async def closed(self) -> Snapshot:
+        """Close over the rows, as a planner does, when all its runs have ended."""
+        rows = await self.bus.rows(self.name, await self.bus.run_ids(self.name))
+        snapshot = Snapshot.from_rows(rows, self.spec)
+        decision = await self.bus.close(self.name, snapshot.snapshot_id, snapshot.accepted)
+        assert decision.applied, decision
+        return snapshot
 
     # --- looking -----------------------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ from bus.server import unix_url
 from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import BatchId, ConsumerId, Digest, Gen, LeaseId, Plane
+from tests.archiving import LONG, SEGMENT, archivist_of, info_of, length
 from tests.batches import Batch
 from tests.fleet import Stage, case, eventually
 from tests.histories import exported, whole_history
@@ -60,9 +61,6 @@ from workers.reporting.gather import fetched, gathered
 from workers.results.whole import whole_of
 from workers.runtime import SystemRuntime
 from workers.watching.tail import Tail
-
-SEGMENT = 5  # entries
-LONG = 3_600_000  # ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +85,6 @@ class Archived:
     async def export(self) -> list[bytes]:
         """Archive and stream together."""
         return [line async for line in exported_lines(self.batch.bus, self.batch.name, self.info, self.place)]
-
-
-async def info_of(batch: Batch) -> BatchInfo:
-    """What it declared."""
-    info = await batch.bus.info(batch.name)
-    assert info is not None
-    return info
-
-
-async def length(batch: Batch) -> int:
-    """Entries of the history that are on the server."""
-    return int(await batch.wire.call("XLEN", batch.keys.history))
-
-
-def archivist_of(batch: Batch, place: Path, *, segment: int = SEGMENT, lease_ms: int = LONG) -> Archivist:
-    """One that cuts small segments."""
-    return Archivist(batch.bus, place, segment, lease_ms)
 
 
 async def lapse(batch: Batch) -> None:

@@ -15,10 +15,10 @@ from bus.chain import EMPTY_HEAD
 from bus.errors import InputError
 from bus.target import Target
 from bus.types import LeaseId
+from tests.archiving import archivist_of, info_of
 from tests.batches import Batch
 from tests.fleet import Stage, case
-from tests.test_archiving_live import archivist_of, info_of
-from tests.test_serve import close, open_house
+from tests.houses import open_house
 from tests.test_top import seated
 from workers.gating.sources import from_file
 from workers.histories.exporting import export_batch
@@ -49,7 +49,7 @@ async def test_pages_say_where_the_history_is_and_which_option_shows_it(server: 
         place = await archived(house.batch, tmp_path / "archive")
         notice = f"The older part of the history is in {place}: runs and the report are shown with --archive DIR."
         assert notice in html.unescape((await house.client.get("/batch/b")).text)
-        await close(house.batch)
+        await house.batch.closed()
         assert notice in html.unescape((await house.client.get("/batch/b")).text)
         for path in ("/batch/b/run/c0%231", "/batch/b/report"):
             answer = await house.client.get(path)
@@ -63,7 +63,7 @@ async def test_pages_show_all_of_it_with_the_archive(server: Target, tmp_path: P
     """The run's first steps are in the archive, its last on the server; and no notice is left to give."""
     async with open_house(server, tmp_path / "reports", runs=1, archive=tmp_path / "archive") as house:
         await archived(house.batch, tmp_path / "archive")
-        snapshot = await close(house.batch)
+        snapshot = await house.batch.closed()
         assert "--archive" not in (await house.client.get("/batch/b")).text
         run = await house.client.get("/batch/b/run/c0%231")
         assert (run.status_code, "worker w1, generation 1" in run.text) == (200, True)

@@ -20,11 +20,11 @@ from bus.archived import Segment, standing_of
 from bus.errors import InputError
 from bus.server import unix_url
 from bus.target import Target
+from tests.archiving import archivist_of, info_of, length
 from tests.batches import Batch
 from tests.fleet import eventually
 from tests.limits import ALL as WHOLE
 from tests.soak import soaked
-from tests.test_archiving_live import archivist_of, info_of, length
 from workers.histories.archive_place import check_archive, probe
 from workers.histories.archivist import Archivist, Taken
 from workers.histories.following import Following

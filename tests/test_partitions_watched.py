@@ -16,8 +16,8 @@ from bus.target import Target
 from bus.types import BatchId, RunId
 from bus.values import Part
 from tests.batches import P1, W2, Batch
+from tests.houses import open_house
 from tests.parted import ROOT, ended, parts_on, spec
-from tests.test_serve import open_house
 from tests.test_top import Seat
 from workers.watching.looking import Watcher
 from workers.watching.pages import Site

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -22,24 +21,17 @@ from starlette.types import Receive, Scope, Send
 from bus.acl import AclRole, rule, user_name
 from bus.chain import EMPTY_HEAD
 from bus.errors import InputError
-from bus.redis_bus import RedisBus
-from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import Plane, RunId
-from tests.batches import P1, W2, Batch, FixedDoor
+from tests.batches import P1, W2, Batch
 from tests.browser import browsing, needs_chromium
 from tests.fleet import Stage, eventually
+from tests.houses import House, open_house
 from tests.servers import RealServer, running
 from tests.waiting import PATIENCE, soon, until
 from workers.listening import listen
-from workers.runtime import SystemRuntime
 from workers.watching import serving as listening
 from workers.watching.guard import Guard, Keyring, is_loopback
-from workers.watching.looking import Watcher
-from workers.watching.pages import Site
-from workers.watching.reports import Reports
-from workers.watching.serving import serve
-from workers.watching.web import Web
 
 TOKEN = "correct-horse-battery"  # noqa: S105 - of a server that lives for a second
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - named, not bound, but by a server that asks for its token
@@ -165,72 +157,6 @@ def test_only_the_loopback_is_loopback() -> None:
 # --- a server that listens --------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class House:
-    """A web server in this loop, and the batch that it shows."""
-
-    url: str
-    web: Web
-    batch: Batch
-    client: httpx.AsyncClient
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def news(self, path: str, last: str = "") -> AsyncGenerator[dict[str, Any]]:
-        """The events of a stream, each with its id."""
-        headers = {"last-event-id": last} if last else {}
-        async with self.client.stream("GET", path, headers=headers) as stream:
-            assert stream.headers["content-type"].startswith("text/event-stream")
-            event: dict[str, Any] = {}
-            async for line in stream.aiter_lines():
-                name, _, value = line.partition(": ")
-                if not line and event:
-                    yield event
-                    event = {}
-                elif name:
-                    event[name] = json.loads(value) if name == "data" and value.startswith("{") else value
-
-
-@contextlib.asynccontextmanager
-async def open_house(
-    target: Target,
-    directory: Path,
-    *,
-    runs: int = 3,
-    patience: float = 5.0,
-    token: str | None = None,
-    archive: Path | None = None,
-    **spec: object,
-) -> AsyncIterator[House]:
-    """Serve a batch `b` of `runs` admitted runs; at the end everybody is let go."""
-    batch = await Batch.open(target.address(), runs=runs, **spec)  # type: ignore[arg-type]
-    bus = RedisBus(FixedDoor(target.address()), SystemRuntime(), patience=patience)
-    listener = listen("127.0.0.1", 0)
-    port = listener.getsockname()[1]
-    web = Web(Watcher(bus, archive), Site("redis://there", "live"), Reports(bus, directory, archive))
-    guard = Guard(web.app(), host="127.0.0.1", keyring=None if token is None else Keyring.of(token, port))
-    url = f"http://127.0.0.1:{port}"
-    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
-        house = House(url, web, batch, client)
-        serving = asyncio.create_task(serve(guard, listener, house.stopping, web.end))
-        try:
-            await batch.admit()
-            yield house
-        finally:
-            house.stopping.set()
-            await soon(serving)
-            await bus.aclose()
-            await batch.aclose()
-            listener.close()
-
-
-async def close(batch: Batch) -> Snapshot:
-    """Close over the rows, as a planner does."""
-    rows = await batch.bus.rows(batch.name, await batch.bus.run_ids(batch.name))
-    snapshot = Snapshot.from_rows(rows, batch.spec)
-    assert (await batch.bus.close(batch.name, snapshot.snapshot_id, snapshot.accepted)).applied
-    return snapshot
-
-
 async def test_a_page_reads_without_scripts(server: Target, tmp_path: Path) -> None:
     """All that is shown is in the page; without scripts it comes anew every few seconds."""
     async with open_house(server, tmp_path) as house:
@@ -262,7 +188,7 @@ async def test_a_closed_batch_shows_its_number_and_leads_to_its_report(server: T
         open_still = await house.client.get("/batch/b/report")
         assert (open_still.status_code, "is open" in open_still.text) == (404, True)
         await house.batch.bus.hole((await house.batch.claimed()).ref, "solver_error", "it raised")
-        snapshot = await close(house.batch)
+        snapshot = await house.batch.closed()
         page = (await house.client.get("/batch/b")).text
         assert '<span class="figure">1.0000</span> pass rate' in page
         assert "1 of 1 scored runs passed" in page
@@ -539,7 +465,7 @@ async def test_the_page_of_a_running_batch_follows_it_by_itself(server: Target, 
         await house.batch.scored()
         await house.batch.bus.hole((await house.batch.claimed()).ref, "solver_error", "it raised")
         await expect(page.locator("#missing")).to_contain_text("solver_error")
-        await close(house.batch)
+        await house.batch.closed()
         await expect(page.locator("#standing")).to_contain_text("1.0000 pass rate")
         await expect(page).to_have_title("b: closed · evalbus")
         await page.get_by_role("link", name="Open the report").click()
@@ -714,7 +640,7 @@ async def test_a_user_who_may_only_read_is_enough_and_ctrl_c_ends_it(
     await batch.admit()
     await batch.scored()
     await batch.bus.hole((await batch.claimed()).ref, "solver_error", "it raised")
-    await close(batch)
+    await batch.closed()
     with Stage.opened(tmp_path / "stage") as stage:
         command = stage.start("serve", "b", "--port", 0, "--url", reader.url)
 

@@ -18,10 +18,10 @@ from bus.port import Group
 from bus.scripts import script
 from bus.target import Target
 from bus.types import Decision
+from tests.archiving import archivist_of, info_of
 from tests.batches import S1, Batch, Held
 from tests.histories import exported
 from tests.limits import ALL
-from tests.test_archiving_live import archivist_of, info_of
 from tests.test_checker import checked, holds
 from workers.histories.exporting import exported_lines
 from workers.histories.replaying import replay_file

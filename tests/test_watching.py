@@ -14,7 +14,6 @@ from bus.chain import EMPTY_HEAD
 from bus.envelopes import decode, encode
 from bus.errors import InputError, ServerUnreachable
 from bus.port import BatchStatus
-from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import BatchId
 from tests.batches import S1, W2, Batch, opened
@@ -62,19 +61,12 @@ async def test_an_open_batch_has_no_pass_rate_and_a_closed_one_its_outcome(serve
         assert (before.outcome, before.state, before.ended) == (None, "open", 1)
         await batch.scored()
         assert (await watcher.view(batch.name)).state == "closing"
-        await close(batch)
+        await batch.closed()
         after = await watcher.view(batch.name)
     assert after.outcome is not None
     assert (after.state, after.outcome.pass_rate) == ("closed", 1.0)
     assert after.outcome.snapshot_id == after.counters.snapshot_id
     assert (after.rate, after.glance.seconds_left, after.holds) == (None, None, ())
-
-
-async def close(batch: Batch) -> None:
-    """Close over the rows, as a planner does."""
-    rows = await batch.bus.rows(batch.name, await batch.bus.run_ids(batch.name))
-    snapshot = Snapshot.from_rows(rows, batch.spec)
-    assert (await batch.bus.close(batch.name, snapshot.snapshot_id, snapshot.accepted)).applied
 
 
 async def test_a_look_costs_what_is_in_flight_and_not_what_was_intended(server: Target) -> None:
@@ -130,7 +122,7 @@ async def test_the_list_has_open_batches_first_and_leaves_none_out(server: Targe
         for batch in (older, ended, newer):
             await batch.admit()
         await ended.scored()
-        await close(ended)
+        await ended.closed()
         watcher = Watcher(newer.bus)
         lines = await watcher.briefs()
         assert [(line.batch, line.state) for line in lines] == [
@@ -151,7 +143,7 @@ async def test_a_batch_is_not_shown_with_what_another_of_its_name_came_to(server
     async with beside(server, "b", 1) as first:
         await first.admit()
         await first.scored()
-        await close(first)
+        await first.closed()
         watcher = Watcher(first.bus)
         before = (await watcher.view(first.name)).outcome
         assert before is not None
@@ -161,7 +153,7 @@ async def test_a_batch_is_not_shown_with_what_another_of_its_name_came_to(server
             await second.admit()
             await second.scored()
             await second.bus.hole((await second.claimed()).ref, "solver_error", "it raised")
-            await close(second)
+            await second.closed()
             view = await watcher.view(second.name)
             assert view.outcome is not None
             assert view.outcome.snapshot_id == view.counters.snapshot_id != before.snapshot_id
