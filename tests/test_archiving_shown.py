@@ -19,7 +19,7 @@ from tests.archiving import archivist_of, info_of
 from tests.batches import Batch
 from tests.fleet import Stage, case
 from tests.houses import open_house
-from tests.test_top import seated
+from tests.screens import seated
 from workers.gating.sources import from_file
 from workers.histories.exporting import export_batch
 from workers.histories.importing import checked

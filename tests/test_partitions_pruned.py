@@ -12,7 +12,7 @@ from bus.partitions import split
 from bus.target import Target
 from bus.types import BatchId
 from tests.parted import ROOT, ended, parts_on, spec
-from tests.test_partitions_shown import console, text_of
+from tests.screens import console, text_of
 from workers.histories.keeping import parse_rule
 from workers.histories.pruning import make_plan, prune
 from workers.results.status import show_all

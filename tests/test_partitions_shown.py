@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from bus.chain import EMPTY_HEAD
 from bus.errors import InputError
@@ -20,6 +18,7 @@ from bus.types import RunId
 from tests.batches import W2, Batch
 from tests.explained import line
 from tests.parted import ROOT, RUNS, ended, parts_on, spec
+from tests.screens import console, text_of
 from workers.explaining.reading import read_file, read_server
 from workers.gating.sources import from_file
 from workers.histories.exporting import export_whole
@@ -35,18 +34,6 @@ from workers.results.showing import show_batch, show_run
 from workers.results.showing_files import show_file
 from workers.results.status import show_one
 from workers.watching.looking import Watcher
-
-
-def console() -> Console:
-    """One whose text can be read."""
-    return Console(file=io.StringIO(), width=60)
-
-
-def text_of(screen: Console) -> str:
-    """What was printed."""
-    assert isinstance(screen.file, io.StringIO)
-    return screen.file.getvalue()
-
 
 # --- the table of runs ------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from bus.values import Part
 from tests.batches import P1, W2, Batch
 from tests.houses import open_house
 from tests.parted import ROOT, ended, parts_on, spec
-from tests.test_top import Seat
+from tests.screens import Seat
 from workers.watching.looking import Watcher
 from workers.watching.pages import Site
 from workers.watching.reports import Reports

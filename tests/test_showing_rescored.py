@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bus.target import Target
 from tests.batches import one_over_another
-from tests.test_partitions_shown import console, text_of
+from tests.screens import console, text_of
 from workers.histories.exporting import export_batch
 from workers.results.showing import show_run
 from workers.results.showing_files import show_file

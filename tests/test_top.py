@@ -11,15 +11,12 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fcntl import ioctl
 from pathlib import Path
 
 import pytest
-from rich.text import Text
-from textual.pilot import Pilot
-from textual.widgets import DataTable, Static
+from textual.widgets import DataTable
 
 from bus.chain import EMPTY_HEAD
 from bus.redis_bus import RedisBus
@@ -29,70 +26,12 @@ from bus.target import Target
 from bus.types import RunId
 from tests.batches import P1, W2, Batch, FixedDoor
 from tests.fleet import Stage
+from tests.screens import Seat, seated
 from tests.servers import RealServer, running
+from tests.waiting import PATIENCE
 from workers.runtime import SystemRuntime
 from workers.watching.looking import Watcher
 from workers.watching.top import BatchScreen, Flow, Help, ListScreen, RunScreen, Top
-
-_PATIENCE = 60.0
-
-
-@dataclass(slots=True)
-class Seat:
-    """Somebody in front of the screen."""
-
-    app: Top
-    pilot: Pilot[None]
-    batch: Batch
-
-    async def until(self, condition: Callable[[], object], what: str) -> None:
-        """Let the application go on until it is so."""
-        deadline = time.monotonic() + _PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline, f"waited in vain for {what}; on the screen:\n{self.text}"
-            await self.pilot.pause(0.01)
-
-    async def sees(self, words: str) -> None:
-        """Wait until these words are on the screen."""
-        await self.until(lambda: words in self.text, repr(words))
-
-    @property
-    def text(self) -> str:
-        """All that the screen says, seen or scrolled away."""
-        lines = []
-        for widget in self.app.screen.query("*"):
-            if not widget.display:
-                continue
-            if isinstance(widget, Static):
-                lines.append(str(widget.render()))
-            elif isinstance(widget, DataTable):
-                rows = [widget.get_row_at(number) for number in range(widget.row_count)]
-                lines += ["  ".join(cell.plain for cell in row if isinstance(cell, Text)) for row in rows]
-        return "\n".join(lines)
-
-
-@contextlib.asynccontextmanager
-async def seated(
-    server: Target,
-    *,
-    runs: int = 3,
-    width: int = 120,
-    begin_with_it: bool = False,
-    admitted: bool = True,
-    archive: Path | None = None,
-    **spec: object,
-) -> AsyncIterator[Seat]:
-    """In front of a screen, with one batch `b` on the server."""
-    batch = await Batch.open(server.address(), runs=runs, **spec)  # type: ignore[arg-type]
-    try:
-        if admitted:
-            await batch.admit()
-        watcher = Watcher(batch.bus, archive)
-        app = Top(watcher, batch=batch.name if begin_with_it else None, server="redis://there")
-        async with app.run_test(size=(width, 40)) as pilot:
-            yield Seat(app, pilot, batch)
-    finally:
-        await batch.aclose()
 
 
 async def test_the_list_leads_to_a_batch_and_back(server: Target) -> None:
@@ -256,7 +195,7 @@ def test_in_a_real_terminal_it_draws_and_leaves_the_terminal_as_it_was(valkey: R
         os.write(main, b"q")
         drawn += read_until(main, b"\x1b[?1049l")
         assert b"\x1b[?1049h" in drawn
-        assert process.wait(_PATIENCE) == 0
+        assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
         process.wait()
