@@ -1,4 +1,4 @@
-"""Closed batches for the tests of the gate, made up: no server is asked.
+"""Closed batches for the tests of the gate and of what it tells, made up: no server is asked.
 
 found({"a#1": "pass", "b#1": "fail"}, holes={"c#1": "poison"}, gate={"min_pass_rate": 0.6})
 """
@@ -9,14 +9,26 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from bus.port import BatchStatus
+from bus.port import BatchSpec, BatchStatus
 from bus.snapshot import ScoreRow, Snapshot
 from bus.types import BatchId, Digest, Plane, RunId
 from workers.gating.rules import GateRules
 from workers.gating.sources import Found
 from workers.results.outcome import Outcome, Tokens
 
-__all__ = ["found", "snapshot"]
+__all__ = ["HOSTILE", "found", "snapshot", "spec"]
+
+HOSTILE = [
+    "]]><testcase name='x'/>",
+    "\x1b[2J\x1b[31mred",
+    "\x00\x08\x0b\ufffe\uffff",
+    "two\nlines\r\nand\ta tab",
+    "</testsuite></testsuites>",
+    "&quot;&#0;&amp;<!--",
+    "\u202eegap\u200b",
+    "::error file=x::boo",
+]
+"""What a case id can hold in a file from elsewhere, or a solver's last words anywhere."""
 
 
 def snapshot(bins: Mapping[str, str], holes: Mapping[str, str] | None = None, quorum: int = 1) -> Snapshot:
@@ -66,3 +78,20 @@ def found(
         rules=GateRules.from_mapping(gate or {}),
     )
     return Found(outcome, name, "suite", "d" * 64, candidate, "j1", gate or {}, taken if ended else None)
+
+
+def spec(intended: int, *, quorum: int = 2, bins: tuple[str, ...] = ("pass", "fail")) -> BatchSpec:
+    """A batch's declaration, as far as a snapshot depends on it."""
+    return BatchSpec(
+        batch=BatchId("b"),
+        suite="s",
+        suite_digest=Digest("0" * 64),
+        suite_path="/suite",
+        intended=intended,
+        quorum=quorum,
+        bins=bins,
+        bound=8,
+        max_in_flight=8,
+        max_deliveries=5,
+        lease_ms=10_000,
+    )

@@ -13,7 +13,7 @@ from bus.checker import Checked, Effects, Leases, Preempted, Tokens
 from bus.keys import BatchKeys
 from bus.types import BatchId, Plane
 from bus.wire import Reply
-from tests.test_snapshot import spec
+from tests.gated import spec
 from workers.chaos.batch import Ended
 from workers.chaos.deaths import Deaths, recoveries
 from workers.chaos.examining import Examined

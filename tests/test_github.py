@@ -14,9 +14,8 @@ from rich.console import Console
 
 from bus.errors import InputError
 from bus.port import BatchStatus
-from tests.gated import found
+from tests.gated import HOSTILE, found
 from tests.suites import MINIMAL, make_suite
-from tests.test_junit import HOSTILE
 from workers.gating import github
 from workers.gating.command import GateOptions, Verdict, judge, tell
 from workers.gating.sources import Found

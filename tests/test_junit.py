@@ -13,25 +13,13 @@ from hypothesis import strategies as st
 from junitparser import Error, Failure, JUnitXml
 
 from bus.port import BatchStatus
-from tests.gated import found
+from tests.gated import HOSTILE, found
 from workers.gating.command import GateOptions, judge
 from workers.gating.junit import junit
 from workers.gating.sources import Found
 
 NOW = datetime(2026, 1, 2, 3, 4, 5)  # the format has no place for a zone
 SCHEMA = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
-
-HOSTILE = [
-    "]]><testcase name='x'/>",
-    "\x1b[2J\x1b[31mred",
-    "\x00\x08\x0b\ufffe\uffff",
-    "two\nlines\r\nand\ta tab",
-    "</testsuite></testsuites>",
-    "&quot;&#0;&amp;<!--",
-    "\u202eegap\u200b",
-    "::error file=x::boo",
-]
-"""What a case id can hold in a file from elsewhere, or a solver's last words anywhere."""
 
 
 def text(one: Found, **rules: Any) -> str:  # noqa: ANN401 - any rule's value

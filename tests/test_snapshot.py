@@ -10,26 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.errors import ViolationError
-from bus.port import BatchSpec, RunRow, RunState
+from bus.port import RunRow, RunState
 from bus.snapshot import Snapshot
-from bus.types import BatchId, Digest, RunId
-
-
-def spec(intended: int, *, quorum: int = 2, bins: tuple[str, ...] = ("pass", "fail")) -> BatchSpec:
-    """A batch's declaration, as far as a snapshot depends on it."""
-    return BatchSpec(
-        batch=BatchId("b"),
-        suite="s",
-        suite_digest=Digest("0" * 64),
-        suite_path="/suite",
-        intended=intended,
-        quorum=quorum,
-        bins=bins,
-        bound=8,
-        max_in_flight=8,
-        max_deliveries=5,
-        lease_ms=10_000,
-    )
+from bus.types import RunId
+from tests.gated import spec
 
 
 def scored(run: str, bin_: str = "pass", *, digest: str = "", epoch: int = 1, value: str = "1") -> RunRow:
