@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import structlog
 
-from bus.checker import Books, Checked, Checker
+from bus.checker import Books, Checked
 from bus.types import Plane
 from tests.batches import Batch
-from tests.histories import parsed, rechained, whole_history
+from tests.histories import checked, parsed, rechained, whole_history
 from tests.limits import ALL
 from tests.servers import RealServer
 from workers.tools.keys import wire_key
@@ -95,10 +95,7 @@ class History:
 
     def checked(self) -> Checked:
         """What the checker finds."""
-        checker = Checker("h.jsonl")
-        for line in self.export():
-            checker.feed(line)
-        return checker.finish(self.books())
+        return checked(self.export(), self.books())
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from bus.checker import Books, Checked, Checker
 from bus.history import export
 from bus.port import Group, Receipt
 from bus.snapshot import Snapshot
@@ -21,7 +22,7 @@ from tests.batches import W1, W2, Batch
 from tests.model_calls import answered, asked
 from tests.tool_calls import Tools
 
-__all__ = ["edited", "exported", "found", "parsed", "rechained", "whole_history"]
+__all__ = ["checked", "edited", "exported", "found", "holds", "parsed", "rechained", "whole_history"]
 
 TREE = "a" * 64
 
@@ -112,6 +113,20 @@ def found(lines: Sequence[bytes], fence: str, op: str, verb: str = "commit", *, 
         if [parsed(line)[name] for name in ("fence", "op", "verb")] == [fence, op, verb]
     ]
     return fits[nth]
+
+
+def checked(lines: Sequence[bytes], books: Books | None = None, *, timed: bool = True) -> Checked:
+    """What these lines come to."""
+    checker = Checker("h.jsonl", timed=timed)
+    for line in lines:
+        checker.feed(line)
+    return checker.finish(books)
+
+
+def holds(told: Checked) -> bool:
+    """Nothing is broken; what is, is shown."""
+    assert told.ok, [f"{one.property}: {one.says}" for one in told.broken]
+    return True
 
 
 def edited(lines: Sequence[bytes], index: int, edit: Callable[[dict[str, Any]], object]) -> list[bytes]:

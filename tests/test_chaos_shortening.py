@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bus.checker import Check, Checker
+from bus.checker import Check
 from tests.editable import History
 from tests.editable import true as true  # noqa: PLC0414 - the fixture
-from tests.histories import parsed
+from tests.histories import checked, parsed
 from tests.tampered import EDITS
 from workers.chaos.examining import replayed
 from workers.chaos.excerpts import Excerpts
@@ -24,10 +24,7 @@ from workers.explaining.reading import read_file
 
 def check_of(lines: Sequence[bytes], name: str) -> Check:
     """What the checker finds of one property."""
-    checker = Checker("h.jsonl")
-    for line in lines:
-        checker.feed(line)
-    (found,) = [one for one in checker.finish().checks if one.id == name]
+    (found,) = [one for one in checked(lines).checks if one.id == name]
     return found
 
 

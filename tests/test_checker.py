@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from bus.checker import Books, Checked, Checker
+from bus.checker import Books, Checked
 from bus.errors import InputError
 from bus.history import export
 from bus.memory.bus import MemoryBus, MemoryWorld
@@ -30,7 +30,7 @@ from bus.types import BatchId, Gen, LeaseId, Plane, RunId
 from bus.wire import Wire
 from tests.batches import Batch, FixedDoor
 from tests.explained import eventful
-from tests.histories import exported, found, parsed, rechained, whole_history
+from tests.histories import checked, exported, found, holds, parsed, rechained, whole_history
 from tests.limits import ALL
 from tests.model_calls import asked
 from tests.model_stage import OnServer
@@ -43,20 +43,6 @@ from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Tw
 SESSIONS = times(4)
 UNREAD = ("max_deliveries", "lease_ms", "gate", "judge_policy")
 """Of the policy: compared with the declaration, and nothing is counted by it."""
-
-
-def checked(lines: Sequence[bytes], books: Books | None = None, *, timed: bool = True) -> Checked:
-    """What these lines come to."""
-    checker = Checker("h.jsonl", timed=timed)
-    for line in lines:
-        checker.feed(line)
-    return checker.finish(books)
-
-
-def holds(told: Checked) -> bool:
-    """Nothing is broken; what is, is shown."""
-    assert told.ok, [f"{one.property}: {one.says}" for one in told.broken]
-    return True
 
 
 def examined(told: Checked) -> dict[str, int]:

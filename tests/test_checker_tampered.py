@@ -19,7 +19,7 @@ import pytest
 from bus.checker import Checked, Checker
 from tests.editable import History
 from tests.editable import true as true  # noqa: PLC0414 - the fixture
-from tests.histories import parsed, rechained
+from tests.histories import checked, parsed, rechained
 from tests.sources import ROOT
 from tests.tampered import EDITS, OTHER
 
@@ -27,9 +27,9 @@ OF_THE_FILE = ("history.P2", "history.P3", "history.P6")
 """These are about the file itself, and so need edits without a new chain."""
 
 
-def broken(checked: Checked) -> set[str]:
+def broken(found: Checked) -> set[str]:
     """The ids of the properties that were found broken."""
-    return {one.id for one in checked.broken}
+    return {one.id for one in found.broken}
 
 
 def test_the_history_that_is_edited_is_true(true: list[bytes]) -> None:
@@ -58,17 +58,10 @@ def test_every_property_has_a_history_that_breaks_it(true: list[bytes]) -> None:
     assert len(names) == len(set(names))
 
 
-def _fed(lines: Sequence[bytes]) -> Checked:
-    checker = Checker("h.jsonl")
-    for line in lines:
-        checker.feed(line)
-    return checker.finish()
-
-
 def test_a_byte_that_was_changed_breaks_the_chain_where_it_stands(true: list[bytes]) -> None:
     """And only there: what follows is still chained to what was written."""
     index = next(at for at, line in enumerate(true) if b'"payload":"said"' in line)
-    found = _fed([*true[:index], true[index].replace(b'"said"', b'"sung"'), *true[index + 1 :]])
+    found = checked([*true[:index], true[index].replace(b'"said"', b'"sung"'), *true[index + 1 :]])
     (chain,) = [one for one in found.broken if one.id == "history.P2"]
     assert chain.entries == (f"line {index + 1}",)
 
@@ -77,7 +70,7 @@ def test_entries_that_change_places_are_found_by_their_order(true: list[bytes]) 
     """The chain is made anew; the ids are not."""
     for index in (12, 40, 80):
         swapped = [*true[:index], true[index + 1], true[index], *true[index + 2 :]]
-        assert "history.P3" in broken(_fed(rechained(swapped)))
+        assert "history.P3" in broken(checked(rechained(swapped)))
 
 
 def test_a_last_line_that_counts_wrong_is_found(true: list[bytes]) -> None:
@@ -85,8 +78,8 @@ def test_a_last_line_that_counts_wrong_is_found(true: list[bytes]) -> None:
     last = parsed(true[-1])
     for changed in ({"entries": 1}, {"head": OTHER}):
         line = json.dumps(last | changed, separators=(",", ":")).encode() + b"\n"
-        assert "history.P6" in broken(_fed([*true[:-1], line]))
-    assert "history.P6" in broken(_fed([*true, true[-1]]))
+        assert "history.P6" in broken(checked([*true[:-1], line]))
+    assert "history.P6" in broken(checked([*true, true[-1]]))
 
 
 def test_a_forged_generation_is_found_even_with_all_that_follows_from_it(true: list[bytes]) -> None:

@@ -20,9 +20,8 @@ from bus.target import Target
 from bus.types import Decision
 from tests.archiving import archivist_of, info_of
 from tests.batches import S1, Batch, Held
-from tests.histories import exported
+from tests.histories import checked, exported, holds
 from tests.limits import ALL
-from tests.test_checker import checked, holds
 from workers.histories.exporting import exported_lines
 from workers.histories.replaying import replay_file
 
