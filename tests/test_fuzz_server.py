@@ -31,9 +31,9 @@ from bus.wire import Wire
 from tests.batches import Batch
 from tests.fragile import Fragile
 from tests.fuzzing import TRIED, fuzzed
+from tests.script_files import kinds_of, source_of
 from tests.stage import BATCH, OnServer, Process, Stage
 from tests.suites import MINIMAL
-from tests.test_scripts import _kinds, source_of
 from tests.waiting import PATIENCE
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
@@ -177,7 +177,7 @@ FILLED = {
     "<batch>": "b", "<other>": "b", "<run>": "c0#1", "<stream>": "runs", "<conversation>": "0", "<any>": "run:c0#1",
     "<desk>": "runs", "<name>": "model",
 }  # fmt: skip
-KINDS = {name: _kinds(one) for name, one in SCRIPTS.items()}
+KINDS = {name: kinds_of(one) for name, one in SCRIPTS.items()}
 TOKENS = ["b", "c0#1", "c1#1", "L1", "L2", "w1", "s1", "live", "shadow", "0-0", "pass", "worker", "d" * 64]
 LIKELY: Mapping[str, st.SearchStrategy[Any]] = {
     "str": st.sampled_from(TOKENS), "int": st.integers(0, 3), "int1": st.integers(1, 3), "bool": st.booleans(),

@@ -23,6 +23,7 @@ from bus.types import BatchId, Plane, RunId, Verb
 from bus.wire import Wire
 from tests.lua_globals import DUMP, globals_of
 from tests.presented import evalsha
+from tests.script_files import code_of, kinds_of, source_of
 
 SCRIPTS = pytest.mark.parametrize("one", all_scripts(), ids=lambda one: one.name)
 
@@ -61,17 +62,6 @@ KNOWN_GLOBALS = {
     *("error", "ipairs", "pairs", "pcall", "rawget", "setmetatable", "tonumber", "tostring", "type", "unpack"),
 }
 """What a script may use of what a server gives it."""
-
-
-def source_of(one: Script) -> str:
-    """A script's own file, without what it includes."""
-    fence, op = one.name.split(".")
-    return files("lua").joinpath(fence, "do_fence.lua" if op == "fence" else f"{op}.lua").read_text("utf-8")
-
-
-def code_of(one: Script) -> str:
-    """A script's own file below its header, without comments."""
-    return re.sub(r"--.*", "", source_of(one).partition("]]")[2])
 
 
 # --- includes ---------------------------------------------------------------------------------------------
@@ -407,7 +397,7 @@ def _malformed(one: Script) -> Iterator[Presented]:
     yield Presented(one, "text", msgpack.packb("reject"))
     yield Presented(one, "no schema", msgpack.packb({k: v for k, v in fields.items() if k != "schema"}))
     yield Presented(one, "later schema", msgpack.packb(fields | {"schema": 2}))
-    for name, kind in _kinds(one).items():
+    for name, kind in kinds_of(one).items():
         for n, wrong in enumerate(_WRONG[kind.rstrip("?")]):
             yield Presented(one, f"{name} {n}", msgpack.packb(fields | {name: wrong}))
         if not kind.endswith("?"):
@@ -426,15 +416,8 @@ _WRONG: Mapping[str, tuple[object, ...]] = {
 }
 
 
-def _kinds(one: Script) -> dict[str, str]:
-    """The envelope's fields as `begin` declares them."""
-    declared = re.search(r"begin\([^{]*\{(.*?)\}\)", code_of(one), re.DOTALL)
-    assert declared, one.name
-    return dict(re.findall(r"([a-z_]+) = '([a-z0-9]+\??)'", declared.group(1)))
-
-
 def _fields(one: Script) -> dict[str, object]:
-    return {"schema": 1} | {name: _RIGHT[kind.rstrip("?")] for name, kind in _kinds(one).items()}
+    return {"schema": 1} | {name: _RIGHT[kind.rstrip("?")] for name, kind in kinds_of(one).items()}
 
 
 UNRECORDED = {"run.retire", "run.remove"}
