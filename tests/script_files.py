@@ -20,7 +20,9 @@ def code_of(one: Script) -> str:
 
 
 def kinds_of(one: Script) -> dict[str, str]:
-    """The envelope's fields as `begin` declares them."""
-    declared = re.search(r"begin\([^{]*\{(.*?)\}\)", code_of(one), re.DOTALL)
-    assert declared, one.name
-    return dict(re.findall(r"([a-z_]+) = '([a-z0-9]+\??)'", declared.group(1)))
+    """The envelope's fields with their kinds, as they are given to `begin`: there, or in a table above it."""
+    code = code_of(one)
+    given = re.search(r"begin\([^{]*?(KINDS|\{.*?\})\)", code, re.DOTALL)
+    assert given, one.name
+    declared = given[1] if given[1] != "KINDS" else re.findall(r"local KINDS = (\{.*?\})", code, re.DOTALL)[0]
+    return dict(re.findall(r"(\w+) = '(\w+\??)'", declared))

@@ -8,7 +8,6 @@ names, and after everything malformed that could be thought of.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 import msgpack
@@ -33,6 +32,7 @@ from tests.calls import Call
 from tests.driver import ABSENT, BAD
 from tests.fences import FENCES
 from tests.presented import evalsha
+from tests.script_files import kinds_of
 from workers.runtime import SystemRuntime
 
 # --- every refusal that the contract names ----------------------------------------------------------------------
@@ -294,15 +294,8 @@ def _argv(target: Script, packed: bytes) -> list[bytes]:
     return [packed, *(b"text" for _ in target.argv[1:])]
 
 
-def _kinds(target: Script) -> dict[str, str]:
-    """The fields of a script's envelope with their kinds, from its text."""
-    [named] = re.findall(r"begin\('[^']*', KEYS\[\d+\], KEYS\[\d+\], (KINDS|\{.*?\})\)", target.text, re.DOTALL)
-    declared = re.findall(r"local KINDS = (\{.*?\})", target.text, re.DOTALL)[0] if named == "KINDS" else named
-    return dict(re.findall(r"(\w+) = '(\w+\??)'", declared))
-
-
 def _spoilt_envelopes(target: Script) -> Iterator[tuple[str, bytes]]:
-    kinds = _kinds(target)
+    kinds = kinds_of(target)
     good = {"schema": 1, **{name: GOOD[kind.rstrip("?")] for name, kind in kinds.items()}}
     for schema in (0, 2, "1", True, 1.5, 2**64 - 1, [1]):
         yield f"schema {schema!r}", _packed({**good, "schema": schema})
