@@ -31,6 +31,17 @@ def test_nothing_that_is_shipped_imports_the_tests() -> None:
     assert offenders("workers", "tests") + offenders("lua", *PACKAGES) == []
 
 
+def test_no_module_imports_a_test() -> None:
+    """What two of them need stands in a module that is none; else the first could not be split, or take a new name."""
+    found = [
+        f"{module.relative_to(ROOT)} imports {name}"
+        for module in modules("tests")
+        for name in sorted(imports(module))
+        if name.startswith("tests.test_")
+    ]
+    assert found == []
+
+
 def test_the_core_of_the_bus_does_not_import_the_fences() -> None:
     """A fence stands on the core. What plays vectors against a server stands on both, and nothing stands on that."""
     above = ("bus.conform", "bus.server_player", "bus.verify", "bus.acceptance")
