@@ -8,6 +8,7 @@ import gc
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.batches import FixedDoor
 from tests.fragile import Moment
 from tests.stage import BATCH, ONE_CASE, SOLVER, SUITE, A, B, Stage, stage
 from tests.suites import make_suite
-from tests.waiting import PATIENCE, soon
+from tests.waiting import PATIENCE, soon, until
 from workers.catalogue import Catalogue, Served
 from workers.consumer import Consumer
 from workers.job import spec_of
@@ -169,7 +170,7 @@ async def test_a_scorer_that_only_compares_has_more_runs_in_hand_than_a_worker(s
 async def test_two_planners_admit_each_run_once(stage: Stage) -> None:
     """They wake up together all the time, and there is room for two runs only."""
     cases = "".join(f'{{"id": "c{n}", "input": "1", "target": "1"}}\n' for n in range(8))
-    await stage.declare("bound = 2\n" + SUITE, cases_DOT_jsonl=cases)
+    await stage.declare("bound = 2\n" + SUITE.replace("300ms", "5s"), cases_DOT_jsonl=cases)
     stage.planner()
     stage.planner()
     stage.worker()
@@ -359,6 +360,33 @@ async def test_a_scorer_that_is_stopped_hands_its_run_back_and_no_attempt_is_cou
     await stage.closed()
     row = await stage.row(A)
     assert (row.bin, row.epoch, row.score_attempts) == ("pass", 4, 1)
+
+
+@pytest.mark.parametrize("group", [Group.WORKER, Group.SCORER], ids=str)
+async def test_who_is_stopped_before_it_hears_of_its_claim_hands_back_what_was_granted(
+    stage: Stage, group: Group
+) -> None:
+    """The lease is an hour, and its attempt would count: nobody but who asked for it can hand it back."""
+    await stage.declare("concurrency = 1\n" + SUITE.replace("300ms", "1h"), cases_DOT_jsonl=ONE_CASE)
+    stage.planner()
+    if group is Group.WORKER:
+        stopped = stage.worker(Moment("after", "claim"))
+    else:
+        stage.worker()
+        stopped = stage.scorer(Moment("after", "score_claim"), slots=1)
+    await stopped.halted()
+    role = cast("Consumer", stopped.role)
+    role.stop()
+    await until(lambda: all(lease.stopped for lease in role._holding.values()), "it to stop")
+    stopped.bus.resume()
+    await soon(stopped.task)
+    row = await stage.row(A)
+    assert row.state not in (RunState.RUNNING, RunState.SCORING), "it may have been scored: memory keeps nobody waiting"
+    stage.worker()
+    stage.scorer()
+    await stage.closed()
+    row = await stage.row(A)
+    assert (row.attempts, row.score_attempts) == (1, 1)
 
 
 # --- room for few judgements -----------------------------------------------------------------------------

@@ -31,7 +31,7 @@ import structlog
 
 from bus.errors import ArtifactMissing, EvalbusError, MachineError, ServerError
 from bus.port import BatchSpec, Bus, Entry, Group, Held, Ref, Runtime
-from bus.types import BatchId, ConsumerId, Digest, EntryId, LeaseId
+from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId
 from workers.catalogue import Served
 from workers.namesakes import Namesakes
 from workers.processes.machine import Disks, fault_of, machine_error, spent
@@ -78,6 +78,26 @@ class Lease:
     """When it was taken to find out whether the machine can work again; None when it was taken to be worked on."""
     ending: bool = False
     """The script that ends the lease is under way: beats leave it out, or they would report its end as a loss."""
+    claiming: bool = False
+    """Its claim is under way."""
+    stopped: bool = False
+    """It is not to be driven any further."""
+
+    async def claimed(self, claim: Awaitable[Decision]) -> Decision:
+        """What a claim is answered. A stop waits for it: what was granted and not heard of could not be handed back."""
+        self.claiming = True
+        try:
+            return await claim
+        finally:
+            self.claiming = False
+            if self.stopped:
+                self.stop()
+
+    def stop(self) -> None:
+        """Drive it no further than to the answer of its claim."""
+        self.stopped = True
+        if self.task is not None and not self.claiming:
+            self.task.cancel()
 
     def only_waits(self, seconds: float) -> bool:
         """Whether its run has waited so long already."""
@@ -496,8 +516,8 @@ class Consumer:
 
     async def _let_go(self) -> None:
         tasks = [lease.task for lease in self._holding.values() if lease.task is not None]
-        for task in tasks:
-            task.cancel()
+        for lease in self._holding.values():
+            lease.stop()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 

@@ -121,7 +121,7 @@ class ScorerRole:
     async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
         """Claim a sealed run and sign its score, or end it as a hole; again later when too many are being scored."""
         entry = lease.entry
-        decision = await self._bus.score_claim(entry, lease_id, self._name)
+        decision = await lease.claimed(self._bus.score_claim(entry, lease_id, self._name))
         if not decision.applied:
             return min(served.lease / 10, _AGAIN) if decision.reason == "backpressure" else None
         granted = decision.answer

@@ -118,7 +118,7 @@ class Worker:
     async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> None:
         """Claim a run and drive it to its seal or its hole."""
         entry = lease.entry
-        decision = await self._bus.claim(entry, lease_id, self._name)
+        decision = await lease.claimed(self._bus.claim(entry, lease_id, self._name))
         if not decision.applied:
             return
         granted = decision.answer
