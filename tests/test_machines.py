@@ -29,6 +29,7 @@ from bus.rests import Rests
 from bus.server import unix_url
 from bus.target import Target
 from bus.types import BatchId, ConsumerId, Digest, Plane
+from bus.values import FREE_HAND_BACKS
 from tests.batches import FixedDoor
 from tests.fleet import Stage, eventually
 from tests.suites import MINIMAL, make_suite
@@ -90,7 +91,6 @@ import errno
 async def solve(case, run):
     raise OSError(errno.ENOSPC, "No space left on device")
 """
-_MANY = 12
 NO_TERMINAL = """\
 import errno
 
@@ -350,9 +350,9 @@ async def test_a_run_that_twenty_machines_hand_back_ends_with_its_own_word(
         closed.append(type(error.__cause__.__cause__).__name__)
 
     monkeypatch.setattr(worker, "spent", seen)
-    toml = PLAIN.replace("300ms", "100ms").replace("max_deliveries = 2", "max_deliveries = 1")
+    toml = PLAIN.replace("300ms", "5s").replace("max_deliveries = 2", "max_deliveries = 1")
     await machines.declare(toml, FILLS, '{"id": "c0", "input": "1", "target": "1"}\n')
-    for number in range(_MANY):
+    for number in range(FREE_HAND_BACKS + 1):
         machines.start(f"worker-{number}", Worker)
     machines.start("scorer", ScorerRole)
     counters = await machines.closed()

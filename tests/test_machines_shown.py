@@ -109,7 +109,7 @@ async def test_what_a_consumer_said_is_forgotten_when_it_does_not_come_back(serv
     rests = Rests(bus.link, Plane.LIVE, 0)
     try:
         await rests.tell("gone", "a", "its disk is full", -61.0)
-        await rests.tell("late", "a", "its disk is full", -59.0)
+        await rests.tell("late", "a", "its disk is full", -50.0)
         await bus.link.command("HSET", "evb:{live.0}:rests", "odd", "no JSON")
         assert [one.consumer for one in await rests.all()] == ["late"]
         await rests.tell("here", "b", "no way\nto the store", 10.0)

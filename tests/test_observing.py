@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +29,7 @@ from bus.types import BatchId, Plane, RunId
 from tests.fleet import Command, Stage, case
 from tests.model_stage import ASKS_ONCE, BATCH, SHORT, A, InMemory, ModelStage, Moment, suite_of
 from tests.stage import ONE_CASE
+from tests.waiting import soon, until
 from workers.lab import Lab
 from workers.observing.observed import STEPS, Observer, Step, observed
 from workers.observing.polling import poll_batches
@@ -107,11 +108,9 @@ def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], fl
     return found
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for it; the test's own time limit is the bound."""
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
+async def all_ended(stage: ModelStage) -> None:
+    """Wait until all roles but the dead have ended with their batch: by then each knows how its last step went."""
+    await soon(asyncio.gather(*(one.task for one in stage.processes if not one.bus.halted.is_set())))
 
 
 def page(port: int) -> str:
@@ -140,6 +139,7 @@ async def test_every_step_is_seen_and_none_is_changed(staged: Any, lab: Lab) -> 
     stage = staged(noted, metrics)
     await stage.declare(suite_of(lab), agent_DOT_py=ASKS_ONCE)
     counters = await stage.run_to_the_end()
+    await all_ended(stage)
     assert counters.bins == {"pass": 2, "fail": 0} or sum(counters.bins.values()) == counters.intended
     names = [step.name for step in noted.steps]
     for name in ("create", "admit", "claim", "open_call", "bind_call", "seal", "score_claim", "score", "close"):
@@ -193,10 +193,10 @@ async def test_a_planner_tells_how_far_a_batch_is(staged: Any, lab: Lab) -> None
     task = asyncio.create_task(poll_batches(stage.bus, metrics, None, every=0.01))
     try:
         batch = ("batch", BATCH)
-        await until(lambda: ("evalbus_batch_intended_runs", frozenset([batch])) in samples(metrics))
+        await until(lambda: ("evalbus_batch_intended_runs", frozenset([batch])) in samples(metrics), "the batch")
         counters = await stage.run_to_the_end()
         done = ("evalbus_batch_runs", frozenset([batch, ("state", "scored")]))
-        await until(lambda: samples(metrics)[done] == counters.intended)
+        await until(lambda: samples(metrics)[done] == counters.intended, "its end")
         shown = samples(metrics)
     finally:
         task.cancel()
@@ -241,7 +241,7 @@ async def test_a_batch_that_is_pruned_at_once_does_not_keep_a_planner_from_telli
     bus = Pruning(stage.bus)
     task = asyncio.create_task(poll_batches(cast("ServerBus", bus), metrics, None, every=0.001))
     try:
-        await until(lambda: bus.looks > 4)
+        await until(lambda: bus.looks > 4, "it to look again and again")
     finally:
         task.cancel()
     assert bus.asked <= 2
@@ -375,6 +375,7 @@ async def test_a_run_is_one_trace_over_all_machines(staged: Any, lab: Lab) -> No
     stage.worker()
     stage.scorer()
     counters = await stage.closed()
+    await all_ended(stage)
     assert counters.bins["pass"] == 1
     spans = traced.spans.get_finished_spans()
     assert {span.context.trace_id for span in spans} == {trace_id_of(Plane.LIVE, BATCH, RunId("a#1"))}
@@ -402,6 +403,7 @@ async def test_what_went_wrong_is_an_error_of_its_span(staged: Any, lab: Lab) ->
     code = "async def solve(case, run):\n    raise ValueError('no')\n"
     await stage.declare(suite_of(lab), agent_DOT_py=code, cases_DOT_jsonl=ONE_CASE)
     await stage.run_to_the_end()
+    await all_ended(stage)
     (attempt,) = traced.named("attempt")
     assert not attempt.status.is_ok
     assert attempt.status.description == "solver_error"

@@ -20,6 +20,7 @@ from bus.target import Target
 from tests.model_stage import ASKS_ONCE, BATCH, ModelStage, OnServer, cases, suite_of
 from tests.waiting import until
 from workers import redaction
+from workers.consumer import Consumer
 from workers.endpoints import Client, EndpointError, EndpointSpec, OverloadedError, UnusableError, make_endpoint
 from workers.endpoints.failures import Failures
 from workers.lab import Lab
@@ -30,7 +31,18 @@ from workers.runtime import SystemRuntime
 from workers.worker import Worker
 
 RUNS = 30
-SLOWLY = "import asyncio\n" + ASKS_ONCE.replace("    ", "    await asyncio.sleep(0.05)\n    ", 1)
+ASKS_ON = """\
+import asyncio
+from pathlib import Path
+
+async def solve(case, run):
+    told = await run.model.complete(f"LAB-ANSWER: {case.input}")
+    while not Path(__file__).with_name("enough.log").exists():
+        await asyncio.sleep(0.01)
+        await run.model.complete("more")
+    return told.text
+"""
+"""Whoever reaches the endpoint hears answers until the test has seen what it waits for."""
 
 NO_WAY = UnusableError("cannot be reached", unreachable=True)
 NO_NETWORK = UnusableError("cannot be reached", unreachable=True, local=True)
@@ -170,15 +182,21 @@ async def _info(stage: ModelStage):  # type: ignore[no-untyped-def]  # noqa: ANN
     return info
 
 
-async def test_a_machine_that_alone_does_not_reach_the_endpoint_loses_no_run(stage: ModelStage) -> None:
+async def test_a_machine_that_alone_does_not_reach_the_endpoint_loses_no_run(
+    stage: ModelStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its runs were holes, `endpoint_error`, and it had the next ones before all others; the fleet's retries, too."""
+    monkeypatch.setattr(calls, "_ATTEMPTS", 1_000)  # it may be the first to ask by any time
     with Lab(seed=1) as lab:
-        toml = suite_of(lab, "concurrency = 4\n")
-        await stage.declare(toml, agent_DOT_py=SLOWLY, cases_DOT_jsonl=cases([f"c{n}" for n in range(RUNS)]))
+        toml = suite_of(lab, 'concurrency = 4\nignore = ["*.log"]\n', "retry_budget = 10000")
+        await stage.declare(toml, agent_DOT_py=ASKS_ON, cases_DOT_jsonl=cases([f"c{n}" for n in range(RUNS)]))
         stage.planner()
         worker = await lost(stage)
+        consumer = cast("Consumer", stage.processes[-1].role)
         stage.worker(name="sound")
         stage.scorer()
+        await until(lambda: consumer._resting.is_on, "it rests")
+        (stage.root / "suite" / "enough.log").touch()
         counters = await stage.closed()
         assert (counters.holes, counters.reserved) == (0, 0)
         bus = cast("RedisBus", stage.bus)

@@ -42,7 +42,7 @@ async def test_a_read_that_waits_ends_when_the_process_is_told_to_stop(any_serve
     """Not by closing the connection: what the server hands out at that moment would be lost until its lease ran out."""
     async with opened(any_server.address()) as batch:
         reading = asyncio.ensure_future(batch.bus.read(Group.WORKER, W1, [batch.name], 1, 600_000))
-        await _blocked(batch.wire, 1)
+        await _waits(batch)
         batch.bus.hurry()
         assert await soon(reading) == []
 
@@ -51,11 +51,18 @@ async def test_what_came_before_the_stop_is_delivered(server: Target) -> None:
     """The entry was this consumer's before the read was ended, and it is told so."""
     async with opened(server.address(), runs=1) as batch:
         reading = asyncio.ensure_future(batch.bus.read(Group.WORKER, W1, [batch.name], 1, 600_000))
-        await _blocked(batch.wire, 1)
+        await _waits(batch)
         await batch.admit()
         batch.bus.hurry()
         [entry] = await soon(reading)
         assert entry.run == "c0#1"
+
+
+async def _waits(batch: Batch) -> None:
+    """Until a read waits at the server, and the bus knows by which name it could be ended."""
+    await _blocked(batch.wire, 1)
+    reader = batch.bus._reader
+    await until(lambda: reader._wire is not None and reader._wire.client_id is not None, "its connection's number")
 
 
 async def _blocked(wire: Wire, count: int) -> None:

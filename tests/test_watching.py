@@ -367,11 +367,12 @@ async def test_two_who_look_are_one_reader_and_none_is_nobody() -> None:
 async def test_a_poller_outlives_the_moment_between_a_page_and_its_stream() -> None:
     """A page is read, and then its stream is opened: the batch is not read from the beginning again."""
     source = Source()
-    feed = Feed(source.look, lambda _: 3600, linger=0.05)
+    feed = Feed(source.look, lambda _: 3600, linger=3600)
     async with contextlib.aclosing(feed.follow()) as page:
         await soon(anext(page))
     async with contextlib.aclosing(feed.follow()) as stream:
         assert (await soon(anext(stream))).seen == 1
+        feed._linger = 0.01  # from here on the moment may be over as soon as it likes
     await until(lambda: not feed.polling, "the poller to stop after all")
     assert source.looks == 1
 

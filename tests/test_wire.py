@@ -267,7 +267,8 @@ async def test_closing_leaves_nobody_waiting() -> None:
 async def test_a_lost_connection_leaves_nothing_behind_in_the_loop() -> None:
     """A link opens many in its life; a timer that went on would keep each of them, with its buffers, for ever."""
     async with peer(lambda _command: None) as one:
-        wire = await Wire.open(one.address, silence=0.001)
+        wire = await Wire.open(one.address)
+        wire.hurry(0.001)
         with pytest.raises(ServerUnreachable):
             await soon(wire.call("PING"))
         gone = weakref.ref(wire)
@@ -277,7 +278,8 @@ async def test_a_lost_connection_leaves_nothing_behind_in_the_loop() -> None:
 
 async def test_a_server_that_takes_connections_and_never_answers_is_noticed() -> None:
     """A half-open connection: the other machine is gone and nobody said so. Silence while replies are due ends it."""
-    async with peer(lambda _command: b"") as one, wire_to(one.address, silence=0.02) as wire:
+    async with peer(lambda _command: b"") as one, wire_to(one.address) as wire:
+        wire.hurry(0.02)
         with pytest.raises(ServerUnreachable, match=r"no answer from the server for 0\.02 s"):
             await soon(wire.call("PING"))
         assert wire.lost
