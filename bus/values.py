@@ -69,6 +69,11 @@ class BatchStatus(StrEnum):
         """True for the two ends of a batch that is there."""
         return self in (BatchStatus.CLOSED, BatchStatus.INCONCLUSIVE)
 
+    @property
+    def shown(self) -> str:
+        """The word for people and for `--json`: a batch that drains is still open to its readers."""
+        return (BatchStatus.OPEN if self is BatchStatus.DRAINED else self).value
+
 
 class RunState(StrEnum):
     """The life of a run; `scored` and `hole` are ends."""

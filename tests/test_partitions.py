@@ -208,7 +208,7 @@ async def test_a_partitioned_suite_is_run_judged_exported_and_scored_anew_under_
 
             await eventually(second_closed, "the second partition to close")
             shown = await stage.call("status", "b")
-            assert "partitions b.p1 drained · b.p2 closed" in shown.out
+            assert "partitions b.p1 open · b.p2 closed" in shown.out
             killed.process.kill()
             await killed.end()
             stage.open_gate("go")

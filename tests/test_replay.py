@@ -8,6 +8,7 @@ shows in the head, if that was written down elsewhere; the tests say so too.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import random
 import tracemalloc
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 import structlog
+from rich.console import Console
 from typer.testing import CliRunner
 
 from bus.chain import EMPTY_HEAD
@@ -47,8 +49,11 @@ from tests.twins import ClockedTokens, CountedTokens, MemorySide, ServerSide, Tw
 from workers.cli import app
 from workers.explaining.reading import read_file
 from workers.histories.history_files import reading, writing
-from workers.histories.replaying import replay_batch, replay_file
+from workers.histories.pruning import make_plan
+from workers.histories.replaying import derive_batch, replay_batch, replay_file, show
 from workers.lab import Lab
+from workers.results.prevented import Watch
+from workers.results.status import show_one
 
 GOLDEN = Path(__file__).parent / "histories_of_releases"
 HEADS = {"schema-1.jsonl.zst": "f66e48e1db818683d947dc526ac99800e6ade8e7f96f5d19261410271c4af452"}
@@ -115,6 +120,24 @@ async def test_a_batch_on_the_server_is_replayed_where_it_stands(batch: Batch) -
     await batch.admit()
     await batch.sealed()
     assert (await replay_batch(batch.bus, batch.name, None)).status == "drained"
+
+
+async def test_a_batch_that_drains_is_open_in_every_command(batch: Batch, tmp_path: Path) -> None:
+    """Whether all its runs were admitted is a word of the protocol: no list has it, and so nobody would find it."""
+    await batch.admit()
+    await batch.sealed()
+    watch = Watch(["job-id"], tmp_path / "p.json", why=False)
+    derived, screen = await derive_batch(batch.bus, batch.name, None, watch.see), Console(file=io.StringIO())
+    show(derived.found, screen)
+    watch.report(derived, screen)
+    await show_one(batch.bus, batch.name, screen)
+    assert isinstance(screen.file, io.StringIO)
+    said = screen.file.getvalue()
+    assert said.startswith("batch b (live): open\n"), said
+    assert "drained" not in said
+    assert json.loads((tmp_path / "p.json").read_text())["state"] == "open"
+    with pytest.raises(InputError, match="batch 'b' is open: only one that has ended"):
+        await make_plan(batch.bus, [batch.name], [])
 
 
 async def test_a_counter_that_no_decision_accounts_for_is_found(batch: Batch, lines: list[bytes]) -> None:

@@ -34,7 +34,7 @@ def check_source(source: BatchInfo, runs: Sequence[RunId], suite: Suite) -> None
     name = source.spec.batch
     if not source.status.ended:
         raise InputError(
-            f"batch {name!r} is still {source.status}: what is scored anew is what it sealed, all of it",
+            f"batch {name!r} is still {source.status.shown}: what is scored anew is what it sealed, all of it",
             remedy=f"go on with it, or wait: evalbus status {name}",
         )
     there, here = set(runs), set(suite.run_ids())

@@ -180,5 +180,5 @@ async def _check_first_line(bus: RedisBus, source: Source, one: Import, first: b
 def say(source: Source) -> None:
     """What there is now, on standard error."""
     found = source.found
-    what = f"{found.status}, {found.entries:,} decisions, head {found.head}"
+    what = f"{BatchStatus(found.status).shown}, {found.entries:,} decisions, head {found.head}"
     print(f"batch {source.batch} ({source.plane}) can be looked at: {what}", file=sys.stderr)

@@ -149,7 +149,7 @@ def show(bus: ServerBus, plan: Plan, directory: Path, console: Console) -> None:
     """What `prune` would do."""
     for info in plan.batches:
         name = info.spec.batch
-        _say(console, f"{name}: would be archived in {_place(directory, bus, name)}, and deleted ({info.status})")
+        _say(console, f"{name}: would be archived in {_place(directory, bus, name)}, and deleted ({info.status.shown})")
     for name in plan.left:
         _say(console, f"{name}: what an interrupted prune has left of it would be deleted")
     for name in plan.kept:
@@ -229,7 +229,7 @@ async def _may_go(bus: ServerBus, name: BatchId, sources: dict[BatchId, BatchId]
 
 def _not_ended(name: BatchId, status: BatchStatus) -> InputError:
     return InputError(
-        f"batch {name!r} is {status}: only one that has ended can be archived whole",
+        f"batch {name!r} is {status.shown}: only one that has ended can be archived whole",
         remedy=f"let it end: evalbus status {name}",
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bus.cluster import ServerBus
 from bus.errors import InputError
-from bus.port import Counters
+from bus.port import BatchStatus, Counters
 from bus.replay.lines import Footer, Header
 from bus.replay.replayed import Replay, Replayed
 from bus.replay.telling import DiffersError, Told
@@ -154,7 +154,7 @@ def _compare_head(source: str, found: Replayed, head: str | None) -> None:
 
 def show(found: Replayed, console: Console) -> None:
     """What was examined, and the number that it leads to."""
-    console.print(f"batch {found.batch} ({found.plane}): {found.status}", markup=False, soft_wrap=True)
+    console.print(f"batch {found.batch} ({found.plane}): {_state(found)}", markup=False, soft_wrap=True)
     fences = {name: count for name, count in sorted(found.decisions.items()) if name != "run"}
     steps = found.decisions.get("run", 0)
     shown = ", ".join(f"{name} {count:,}" for name, count in fences.items())
@@ -168,8 +168,12 @@ def show(found: Replayed, console: Console) -> None:
 def show_joint(derived: Derived, console: Console) -> None:
     """Of partitions, each of which was shown: the number that they lead to together."""
     found, count = derived.found, len(derived.parts)
-    console.print(f"batch {found.batch} ({found.plane}): {found.status}, {count} partitions together", markup=False)
+    console.print(f"batch {found.batch} ({found.plane}): {_state(found)}, {count} partitions together", markup=False)
     _show_number(found, console)
+
+
+def _state(found: Replayed) -> str:
+    return BatchStatus(found.status).shown
 
 
 def _show_number(found: Replayed, console: Console) -> None:

@@ -145,8 +145,8 @@ class Outcome:
 
     @property
     def state(self) -> str:
-        """`open`, `closed` or `inconclusive`: a batch that drains is still open to its readers."""
-        return self.status.value if self.status.ended else BatchStatus.OPEN.value
+        """`open`, `closed` or `inconclusive`."""
+        return self.status.shown
 
     @property
     def passed(self) -> int:

@@ -152,7 +152,7 @@ def write_json(file: Path, derived: Derived, prevented: Sequence[Prevented], clo
     said = {
         "batch": found.batch,
         "plane": found.plane,
-        "state": found.status,
+        "state": BatchStatus(found.status).shown,
         "entries": found.entries,
         "head": found.head or None,
         **({"partitions": chains} if chains else {}),

@@ -117,9 +117,8 @@ class Glance:
 
         Also when all have been admitted, which a small batch's are at once: `drained` would sound like its end.
         """
-        if self.status.ended:
-            return self.status.value
-        return "closing" if self.done == self.intended else BatchStatus.OPEN.value
+        is_closing = not self.status.ended and self.done == self.intended
+        return "closing" if is_closing else self.status.shown
 
     @property
     def left(self) -> str:

@@ -99,7 +99,7 @@ async def _show_rests(bus: ServerBus, console: Console) -> None:
 
 def _show_parts(whole: Whole, console: Console) -> None:
     """Which there are, and how each stands."""
-    found = [f"{one.spec.batch} {one.status}" for one in whole.parts]
+    found = [f"{one.spec.batch} {one.status.shown}" for one in whole.parts]
     missing = f" · {whole.of - len(found)} not declared yet" if len(found) < whole.of else ""
     console.print(f"partitions {' · '.join(found)}{missing}", soft_wrap=True, markup=False)
 

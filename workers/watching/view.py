@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from bus.port import BatchSpec, BatchStatus, Counters
+from bus.port import BatchSpec, Counters
 from bus.types import BatchId, Plane, RunId
 from workers.results.outcome import Outcome
 from workers.results.progress import Glance
@@ -281,10 +281,8 @@ def _runs(count: int, one: str, more: str) -> str:
 
 def state_of(counters: Counters) -> str:
     """`open`, `closing`, `closed` or `inconclusive`."""
-    if counters.status.ended:
-        return counters.status.value
-    done = counters.scored + counters.holes
-    return "closing" if done == counters.intended else BatchStatus.OPEN.value
+    is_closing = not counters.status.ended and counters.scored + counters.holes == counters.intended
+    return "closing" if is_closing else counters.status.shown
 
 
 def sorted_counts(counts: Mapping[str, int]) -> list[tuple[str, int]]:
