@@ -179,7 +179,7 @@ class Facts:
     entries: int
     """Lines of the export between its first and its last: one for each decision."""
     runs: tuple[RunFacts, ...]
-    """In the order of admission."""
+    """In the order of the suite; of runs that were not admitted yet nothing is known."""
     refusals: tuple[RefusalGroup, ...]
     timeline: tuple[Bucket, ...]
     """At most `MOST_BUCKETS`; empty for a history without entries."""

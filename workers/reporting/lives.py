@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bus.history import Line
+from bus.partitions import put_back
 from workers.explaining.entries import Entry, entry_of, given, whole
 from workers.reporting.facts import Bucket, RefusalGroup, RunFacts
 from workers.reporting.owners import Owners
@@ -93,13 +94,12 @@ class Lives:
         """Nothing was read. `parts`: how many histories there are."""
         self.began_unix_ms = 0
         """Of the first entry; 0 while there was none."""
-        self.order: list[str] = []
-        """The runs that were admitted or named holes, in that order."""
         self._lives: dict[str, _Life] = {}
         self._owners = Owners()
         self._tally = Tally()
         self._timeline = Timeline()
-        self._parts = parts
+        self._orders: tuple[list[str], ...] = tuple([] for _ in range(parts))
+        """Of each history, the runs that were admitted or named holes, in that order."""
         self._ends: dict[int, int] = {}
         """Of each history that has ended, when."""
         self._at = 0
@@ -108,9 +108,14 @@ class Lives:
         self._lines: list[tuple[Line, str | None]] = []
 
     @property
+    def order(self) -> list[str]:
+        """The runs that were admitted or named holes, in the suite's order, as if they had not been dealt out."""
+        return put_back(self._orders)
+
+    @property
     def ended_unix_ms(self) -> int | None:
         """Of the entry that closed the batch, or found it below its quorum; of partitions, the last one's."""
-        return max(self._ends.values()) if len(self._ends) == self._parts else None
+        return max(self._ends.values()) if len(self._ends) == len(self._orders) else None
 
     def take(self, line: Line, part: int = 0) -> str | None:
         """The next line; answers the run that it is about, if it is about one. `part`: in which history, from 0."""
@@ -127,7 +132,7 @@ class Lives:
         self._end_entry()
 
     def runs(self) -> tuple[RunFacts, ...]:
-        """In the order of admission."""
+        """In the order of `order`."""
         return tuple(self._lives[run].facts() for run in self.order)
 
     def part_of(self, run: str) -> int:
@@ -201,7 +206,7 @@ class Lives:
     def _begin(self, life: _Life, state: str) -> None:
         if not life.state:
             life.part = self._at
-            self.order.append(life.run)
+            self._orders[self._at].append(life.run)
         life.state = state
 
     def _admit(self, life: _Life, entry: Entry, ms: int) -> None:
