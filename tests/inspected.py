@@ -10,11 +10,11 @@ from inspect_ai import eval_async
 from inspect_ai.log import EvalLog, read_eval_log
 
 from tests.stage import BATCH, Stage
+from workers.batch_spec import spec_of
 from workers.inspecting.hosting import host
 from workers.inspecting.log import LogExport, export_log
 from workers.inspecting.quiet import IN_MEMORY, quiet
 from workers.inspecting.target import plain
-from workers.job import spec_of
 from workers.suite import Suite, load_suite
 
 __all__ = ["EXAMPLES", "InspectStage", "flat", "reduced", "undisturbed"]

@@ -12,7 +12,7 @@ from tests.judge_stage import JudgeStage
 from tests.model_stage import InMemory, OnServer
 from tests.stage import BATCH, SUITE
 from tests.suites import make_suite
-from workers.job import spec_of
+from workers.batch_spec import spec_of
 from workers.rescoring import check_source
 
 NEW = BatchId("b.rescored-1")

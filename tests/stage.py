@@ -24,7 +24,6 @@ from tests.suites import MINIMAL, make_suite
 from tests.waiting import PATIENCE, soon
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
-from workers.job import spec_of
 from workers.planner import Planner
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole

@@ -20,7 +20,7 @@ from tests.fleet import Stage, eventually
 from tests.servers import Kind, running
 from tests.suites import MINIMAL, write_suite
 from workers import cli
-from workers.job import spec_of
+from workers.batch_spec import spec_of
 from workers.runtime import SystemRuntime
 from workers.suite import load_suite
 

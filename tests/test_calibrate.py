@@ -18,7 +18,7 @@ from bus.port import BatchStatus
 from tests.gated import found
 from workers.gating.calibrating import calibrated, check_targets, repeat, show
 from workers.gating.sources import Found
-from workers.job import JobOptions
+from workers.job_options import JobOptions
 from workers.processes.interrupt import Interrupted
 
 

@@ -15,8 +15,8 @@ from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.types import BatchId
 from tests.suites import MINIMAL, make_suite, write_suite
 from tests.waiting import soon, until
+from workers.batch_spec import spec_of
 from workers.catalogue import Catalogue, Served
-from workers.job import spec_of
 from workers.runtime import SystemRuntime
 from workers.suite import Suite, load_suite
 

@@ -14,12 +14,12 @@ from bus.port import BatchStatus
 from bus.types import BatchId
 from tests.gated import found
 from tests.suites import MINIMAL, make_suite
+from workers.batch_spec import spec_of
 from workers.gating.baseline import with_own_baseline
 from workers.gating.command import GateOptions, check_options, judge
 from workers.gating.gate import GateVerdict, GateWord
 from workers.gating.groups import fields_of
 from workers.gating.rules import GateRules
-from workers.job import spec_of
 
 BOTH = {"a#1": "pass", "b#1": "pass", "c#1": "fail", "d#1": "fail"}
 WORSE = BOTH | {"b#1": "fail"}

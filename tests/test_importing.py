@@ -50,7 +50,7 @@ from workers.histories.importing import checked, put_back
 from workers.histories.keeping import parse_rule
 from workers.histories.pruning import make_plan, prune
 from workers.histories.replaying import replay_batch
-from workers.job import fetch_outcome
+from workers.results.fetching import fetch_outcome
 from workers.runtime import SystemRuntime
 from workers.watching.looking import Watcher
 

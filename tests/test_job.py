@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bus.types import BatchId, Plane
-from workers.job import JobOptions, _resume
+from workers.job_options import JobOptions, resume_with
 
 
 def options(
@@ -46,7 +46,7 @@ def test_the_command_to_resume_with_is_what_was_given_without_a_password(
 ) -> None:
     """It is copied from the screen, and from the log of a CI system that everybody reads."""
     monkeypatch.delenv("EVALBUS_URL", raising=False)
-    line = _resume(given, BatchId("b"))
+    line = resume_with(given, BatchId("b"))
     assert line.startswith(f"resume with: evalbus run 'a suite' --batch b{said}")
     assert "cret" not in line
 
@@ -54,4 +54,4 @@ def test_the_command_to_resume_with_is_what_was_given_without_a_password(
 def test_a_url_of_the_environment_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next command reads it there, too."""
     monkeypatch.setenv("EVALBUS_URL", "redis://queue")
-    assert _resume(options(url="redis://queue"), BatchId("b")) == "resume with: evalbus run 'a suite' --batch b"
+    assert resume_with(options(url="redis://queue"), BatchId("b")) == "resume with: evalbus run 'a suite' --batch b"

@@ -35,9 +35,9 @@ from tests.fleet import Stage, eventually
 from tests.suites import MINIMAL, make_suite
 from tests.waiting import PATIENCE, until
 from workers import archives, consumer, trees, worker
+from workers.batch_spec import spec_of
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
-from workers.job import spec_of
 from workers.namesakes import Namesakes
 from workers.planner import Planner
 from workers.processes.machine import Disks, fault_of, insisted, machine_error

@@ -29,9 +29,9 @@ from tests.model_stage import (
 from tests.stage import ONE_CASE
 from tests.waiting import until
 from workers import redaction
-from workers.job import fetch_outcome
 from workers.lab import Lab
 from workers.lab.mischief import Api
+from workers.results.fetching import fetch_outcome
 from workers.results.outcome import render
 
 IN_MEMORY = pytest.mark.parametrize("stage", ["memory"], indirect=True)

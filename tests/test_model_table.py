@@ -11,8 +11,8 @@ from bus.errors import InputError
 from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.types import BatchId, ConsumerId, Plane
 from tests.suites import make_suite, write_suite
+from workers.batch_spec import spec_of
 from workers.catalogue import Catalogue
-from workers.job import spec_of
 from workers.modelling.plane import ModelPlane, rates_of
 from workers.runtime import SystemRuntime
 from workers.suite import load_suite

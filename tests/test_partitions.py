@@ -18,7 +18,7 @@ from bus.types import BatchId
 from bus.values import Part
 from tests.fleet import Stage, case, eventually, read_export
 from tests.parted import ROOT, RUNS, ended, parts_on, spec
-from workers.job import fetch_outcome
+from workers.results.fetching import fetch_outcome
 from workers.results.whole import closing_of, counters_of, whole_of
 from workers.suite import load_suite
 

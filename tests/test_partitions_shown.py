@@ -23,12 +23,12 @@ from workers.explaining.reading import read_file, read_server
 from workers.gating.sources import from_file
 from workers.histories.exporting import export_whole
 from workers.histories.replaying import batches_of, derive_batch, heads_of, show_joint
-from workers.job import fetch_outcome
 from workers.reporting.command import write_report
 from workers.reporting.gather import fetched, gathered
 from workers.reporting.lives import Lives
 from workers.results import reviewing
 from workers.results.derived import joined
+from workers.results.fetching import fetch_outcome
 from workers.results.prevented import Watch
 from workers.results.showing import show_batch, show_run
 from workers.results.showing_files import show_file

@@ -50,7 +50,6 @@ from workers.explaining import svg
 from workers.explaining.entries import Picker
 from workers.explaining.reading import read_file
 from workers.explaining.why import explained
-from workers.job import fetch_outcome
 from workers.reporting.command import write_report
 from workers.reporting.details import events_of
 from workers.reporting.facts import MOST_BUCKETS, MOST_SAMPLES, Facts, RunFacts
@@ -59,6 +58,7 @@ from workers.reporting.index import Index, line_of
 from workers.reporting.lives import Lives
 from workers.reporting.tally import Tally
 from workers.reporting.timeline import Happened, Timeline
+from workers.results.fetching import fetch_outcome
 
 SESSIONS = times(6)
 FENCES = ALL | {"budget_epoch": 0}

@@ -23,7 +23,7 @@ from tests.rescoring import CASES, LENIENT, NEW, Rescoring, over_a_first
 from tests.stage import BATCH, SUITE
 from tests.suites import make_suite
 from workers import redaction
-from workers.job import spec_of
+from workers.batch_spec import spec_of
 from workers.lab import Lab
 from workers.processes.role_options import Role
 from workers.rescoring import check_source, next_name

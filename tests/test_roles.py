@@ -22,9 +22,9 @@ from tests.fragile import Moment
 from tests.stage import BATCH, ONE_CASE, SOLVER, SUITE, A, B, Stage, stage
 from tests.suites import make_suite
 from tests.waiting import PATIENCE, soon, until
+from workers.batch_spec import spec_of
 from workers.catalogue import Catalogue, Served
 from workers.consumer import Consumer
-from workers.job import spec_of
 from workers.planner import Planner
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole

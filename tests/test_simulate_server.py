@@ -21,7 +21,7 @@ from bus.target import Target
 from bus.types import ConsumerId, Decision, Digest, LeaseId
 from tests.batches import FixedDoor
 from tests.simulated import quiet
-from workers.job import spec_of
+from workers.batch_spec import spec_of
 from workers.runtime import SystemRuntime
 from workers.simulating.clock import VirtualLoop
 from workers.simulating.faults import Fault, Listed

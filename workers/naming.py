@@ -1,7 +1,7 @@
-"""Names of consumers: what a process is called at the server, in the log, and where its workspaces lie.
+"""Names of batches and of consumers: what they are called at the server, in the log, and in paths.
 
-A name is part of a path and of a key's value that people read, so it is letters, digits, '.', '_', '-' and ':' only; a
-machine's own name may be anything, also nothing.
+A batch's name stands in keys, and a consumer's in a path and in values that people read: letters, digits and little
+else. A machine's own name may be anything, also nothing.
 """
 
 from __future__ import annotations
@@ -12,13 +12,24 @@ import secrets
 import socket
 
 from bus.errors import InputError
-from bus.types import ConsumerId
+from bus.types import BatchId, ConsumerId
 from workers.brief import brief
 
-__all__ = ["checked_name", "fleet_place", "made_up_name", "this_host"]
+__all__ = ["batch_name", "checked_name", "fleet_place", "made_up_name", "this_host"]
 
 _LONGEST = 200
 _SHOWN = 60  # characters of one that is none: enough to recognise it
+_BATCH_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def batch_name(text: str) -> BatchId:
+    """A batch's name that was given. Raises InputError for one that cannot stand in a key."""
+    if not text or len(text) > _LONGEST or not set(text) <= _BATCH_LETTERS:
+        raise InputError(
+            f"{brief(text, _SHOWN)!r} cannot name a batch",
+            remedy=f"letters, digits, '.', '_' and '-', at most {_LONGEST}",
+        )
+    return BatchId(text)
 
 
 def this_host() -> str:

@@ -25,10 +25,10 @@ from bus.port import BatchStatus, Group
 from bus.redis_bus import RedisBus
 from bus.types import BatchId
 from bus.wire import Wire
+from workers.batch_spec import spec_of
 from workers.benching.counting import Sent
 from workers.benching.kinds import Kind, expected
 from workers.benching.measuring import ServerCounts, cpu_seconds, resident_memory, server_counts
-from workers.job import spec_of
 from workers.processes.fleet import Fleet
 from workers.processes.role_options import Role, RoleOptions
 from workers.runtime import SystemRuntime

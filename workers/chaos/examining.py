@@ -18,8 +18,8 @@ from workers.chaos.deaths import Recovery, recoveries
 from workers.chaos.faults import FAULTS_THAT_LOSE, Fault
 from workers.chaos.stage import Stage
 from workers.histories.exporting import exported_lines
-from workers.job import info_of
 from workers.lab import Lab
+from workers.results.fetching import info_of
 
 __all__ = ["Examined", "Opened", "examine", "replayed", "restarted"]
 

@@ -22,12 +22,12 @@ from bus.port import BatchSpec
 from bus.server import unix_url
 from bus.types import BatchId, Durability, Plane
 from bus.wire import Reply
+from workers.batch_spec import spec_of
 from workers.chaos.cluster_set import ClusterSet
 from workers.chaos.faults import World
 from workers.chaos.proxy import Proxy
 from workers.chaos.server import Server, ask, clock_library
 from workers.chaos.server_set import ServerSet
-from workers.job import spec_of
 from workers.lab import Lab
 from workers.processes.fleet import Fleet
 from workers.processes.role_options import Role, RoleOptions

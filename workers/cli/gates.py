@@ -212,7 +212,7 @@ def calibrate(
     from workers.files import check_writable, write_whole  # noqa: PLC0415
     from workers.gating import calibrating  # noqa: PLC0415
     from workers.gating.command import rules_of  # noqa: PLC0415
-    from workers.job import JobOptions  # noqa: PLC0415
+    from workers.job_options import JobOptions  # noqa: PLC0415
     from workers.suite import load_suite  # noqa: PLC0415
 
     quiet_logs()

@@ -47,7 +47,7 @@ def export(
         _export_log(batch, file, url, plane, home, suite, artifacts)
         return
     from workers.histories.exporting import export_whole  # noqa: PLC0415
-    from workers.job import batch_name  # noqa: PLC0415
+    from workers.naming import batch_name  # noqa: PLC0415
 
     quiet_logs()
     written = with_bus(lambda bus: export_whole(bus, batch_name(batch), file, archive), url, home, plane)
@@ -62,7 +62,7 @@ def _export_log(
     from bus.cluster import open_bus  # noqa: PLC0415
     from bus.home import home_directory  # noqa: PLC0415
     from workers.inspecting.loading import require  # noqa: PLC0415
-    from workers.job import batch_name  # noqa: PLC0415
+    from workers.naming import batch_name  # noqa: PLC0415
     from workers.runtime import SystemRuntime  # noqa: PLC0415
     from workers.suite import load_suite  # noqa: PLC0415
 
@@ -142,7 +142,7 @@ def replay(
         show,
         show_joint,
     )
-    from workers.job import batch_name  # noqa: PLC0415
+    from workers.naming import batch_name  # noqa: PLC0415
     from workers.results.derived import Derived, joined  # noqa: PLC0415
     from workers.results.prevented import Watch  # noqa: PLC0415
 
@@ -191,7 +191,7 @@ def archive(
     from workers.histories.archive_place import SEGMENT, check_archive  # noqa: PLC0415
     from workers.histories.archivist import Archivist  # noqa: PLC0415
     from workers.histories.following import archive_batch  # noqa: PLC0415
-    from workers.job import batch_name  # noqa: PLC0415
+    from workers.naming import batch_name  # noqa: PLC0415
     from workers.runtime import SystemRuntime  # noqa: PLC0415
 
     quiet_logs()
@@ -304,7 +304,7 @@ def report(
     """
     from workers.files import check_writable  # noqa: PLC0415
     from workers.histories.history_files import is_history  # noqa: PLC0415
-    from workers.job import batch_name  # noqa: PLC0415
+    from workers.naming import batch_name  # noqa: PLC0415
     from workers.reporting.command import fetching, page_of  # noqa: PLC0415
 
     quiet_logs()
@@ -335,7 +335,7 @@ def _only_of_a_batch(archive: Path | None, history: str) -> None:
 def _read(batch: str, run: str, url: str | None, plane: Plane, home: Path | None, archive: Path | None) -> Told:
     from workers.explaining.reading import read_file, read_server  # noqa: PLC0415
     from workers.histories.history_files import is_history  # noqa: PLC0415
-    from workers.job import batch_name  # noqa: PLC0415
+    from workers.naming import batch_name  # noqa: PLC0415
 
     if is_history(batch):
         guard(lambda: _only_of_a_batch(archive, batch))

@@ -138,7 +138,7 @@ def top(
 
     evalbus top nightly
     """
-    from workers.job import batch_name  # noqa: PLC0415
+    from workers.naming import batch_name  # noqa: PLC0415
     from workers.watching.command import check_terminal, look_on, server_name  # noqa: PLC0415
 
     quiet_logs()
@@ -170,7 +170,7 @@ def serve(
 
     evalbus serve nightly --port 0
     """
-    from workers.job import batch_name  # noqa: PLC0415
+    from workers.naming import batch_name  # noqa: PLC0415
     from workers.watching.command import ServeOptions, serve_batches, server_name  # noqa: PLC0415
 
     quiet_logs()

@@ -60,7 +60,8 @@ def run(
     """
     from bus.home import home_directory  # noqa: PLC0415
     from workers.inspecting.target import with_options  # noqa: PLC0415
-    from workers.job import JobOptions, log_directory, run_job  # noqa: PLC0415
+    from workers.job import log_directory, run_job  # noqa: PLC0415
+    from workers.job_options import JobOptions  # noqa: PLC0415
     from workers.results.outcome import render  # noqa: PLC0415
 
     options = JobOptions(
@@ -114,7 +115,9 @@ def rescore(
     """
     from bus.home import home_directory  # noqa: PLC0415
     from workers.inspecting.target import plain  # noqa: PLC0415
-    from workers.job import JobOptions, batch_name, log_directory, run_job  # noqa: PLC0415
+    from workers.job import log_directory, run_job  # noqa: PLC0415
+    from workers.job_options import JobOptions  # noqa: PLC0415
+    from workers.naming import batch_name  # noqa: PLC0415
     from workers.results.outcome import render  # noqa: PLC0415
 
     quiet_logs()
@@ -210,7 +213,7 @@ def scorer(
 
 
 def _role(role: str, **options: Any) -> None:  # noqa: ANN401 - typer has checked each
-    from workers.job import batch_name  # noqa: PLC0415
+    from workers.naming import batch_name  # noqa: PLC0415
     from workers.processes import logs  # noqa: PLC0415
     from workers.processes.role_options import Role, RoleOptions  # noqa: PLC0415
     from workers.role import run_role  # noqa: PLC0415

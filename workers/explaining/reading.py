@@ -27,8 +27,8 @@ from workers.explaining.steps import story_of
 from workers.explaining.story import Story
 from workers.histories.exporting import told_lines
 from workers.histories.history_files import LONGEST_LINE, files_of, name_of, reading
-from workers.job import existing
 from workers.processes.held_loops import rows_with_held_loops, said_of
+from workers.results.fetching import existing
 from workers.results.whole import runs_of
 
 __all__ = ["Told", "read_file", "read_server", "run_named"]

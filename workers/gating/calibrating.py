@@ -23,7 +23,8 @@ from workers.gating.rules import GateRules
 from workers.gating.sources import Found
 from workers.gating.telling import columns
 from workers.gating.visible import visible
-from workers.job import JobOptions, run_job
+from workers.job import run_job
+from workers.job_options import JobOptions
 from workers.processes.interrupt import Interrupted
 from workers.statistics.flips import Flips, Noise, alarms, flips, noise
 from workers.statistics.paired import Paired, paired

@@ -13,8 +13,9 @@ from bus.snapshot import Snapshot
 from bus.types import RunId
 from workers.gating.snapshot_file import Frozen, freeze, frozen
 from workers.histories.history_files import LONGEST_LINE, files_of, name_of, reading
-from workers.job import batch_name, fetched
+from workers.naming import batch_name
 from workers.results.derived import Derived, Deriving, derived_outcome, joined, snapshot_of
+from workers.results.fetching import fetched
 from workers.results.outcome import Outcome
 from workers.ticking import ticking
 

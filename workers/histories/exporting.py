@@ -22,7 +22,7 @@ from bus.snapshot import Snapshot
 from bus.types import BatchId
 from workers.histories.history_files import check_target, file_of_part, writing
 from workers.histories.segments import SegmentFiles, chain_of, entry_of
-from workers.job import info_of
+from workers.results.fetching import info_of
 from workers.results.whole import whole_of
 from workers.ticking import ticking
 

@@ -23,7 +23,7 @@ from bus.types import BatchId
 from workers.histories.archivist import Archivist, Taken
 from workers.histories.segments import SegmentFiles
 from workers.histories.standing import check_goes_on
-from workers.job import info_of
+from workers.results.fetching import info_of
 from workers.results.whole import whole_of
 
 __all__ = ["Beside", "Following", "archive_batch"]

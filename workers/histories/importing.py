@@ -31,7 +31,7 @@ from bus.retiring import clear
 from bus.types import BatchId, Plane
 from workers.histories.history_files import LONGEST_LINE, name_of, reading
 from workers.histories.replaying import replay_file
-from workers.job import batch_name
+from workers.naming import batch_name
 from workers.runtime import SystemRuntime
 
 __all__ = ["Source", "checked", "import_on", "put_back", "say"]

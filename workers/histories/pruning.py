@@ -36,7 +36,8 @@ from bus.types import BatchId, Digest, Plane
 from workers.histories.archiving import archive, directory_of_its_own
 from workers.histories.keeping import Ended, Rule, kept, parse_rule
 from workers.histories.segments import SegmentFiles
-from workers.job import batch_name, info_of
+from workers.naming import batch_name
+from workers.results.fetching import info_of
 from workers.results.whole import Whole, whole_of, wholes
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from bus.types import BatchId
 from workers.brief import brief
 from workers.histories.exporting import exported_lines
 from workers.histories.history_files import LONGEST_LINE, name_of, reading
-from workers.job import existing, info_of
 from workers.results.derived import Derived, Deriving
+from workers.results.fetching import existing, info_of
 from workers.ticking import ticking
 
 if TYPE_CHECKING:

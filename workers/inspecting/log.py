@@ -40,7 +40,7 @@ from workers.files import check_writable, writing_whole
 from workers.inspecting.loading import Loaded
 from workers.inspecting.quiet import IN_MEMORY, quiet
 from workers.inspecting.sealed import SealedSample, Verdict
-from workers.job import fetch_outcome, info_of
+from workers.results.fetching import fetch_outcome, info_of
 from workers.results.outcome import Outcome
 from workers.results.whole import whole_of
 from workers.scorer import head_of

@@ -33,12 +33,12 @@ from bus.replay.telling import Told
 from bus.types import BatchId, RunId
 from workers.histories.exporting import export_batch
 from workers.histories.history_files import LONGEST_LINE, files_of, name_of, reading
-from workers.job import existing
 from workers.reporting.details import detail_of
 from workers.reporting.facts import Chain, Facts, RunDetail, Tokens
 from workers.reporting.index import Index
 from workers.reporting.lives import Lives
 from workers.results.derived import Derived, Deriving, derived_outcome, joined
+from workers.results.fetching import existing
 from workers.results.whole import counters_of, rows_of
 from workers.ticking import ticking
 

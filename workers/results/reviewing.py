@@ -17,7 +17,8 @@ from bus.port import Ref
 from bus.types import Gen, LeaseId, RunId
 from workers.brief import brief
 from workers.explaining.reading import run_named
-from workers.job import batch_name, existing
+from workers.naming import batch_name
+from workers.results.fetching import existing
 from workers.results.whole import Placed, parked_in, runs_of
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from workers.cases import Case, Json
 from workers.events import said_in
 from workers.explaining.reading import run_named
 from workers.files import write_whole
-from workers.job import batch_name, existing
+from workers.naming import batch_name
 from workers.processes.held_loops import rows_with_held_loops
+from workers.results.fetching import existing
 from workers.results.whole import Placed, rows_of, runs_of
 from workers.suite import load_suite
 

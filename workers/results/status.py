@@ -9,9 +9,10 @@ from bus.held_loops import HeldLoop, held_loops
 from bus.port import BatchStatus, Counters, IntentState, RunRow, RunState
 from bus.server import ServerStatus
 from bus.types import BatchId
-from workers.job import batch_name, fetch_outcome
+from workers.naming import batch_name
 from workers.processes.held_loops import said_of
 from workers.processes.rests import rests_of
+from workers.results.fetching import fetch_outcome
 from workers.results.outcome import render
 from workers.results.progress import refused_of
 from workers.results.whole import Whole, counters_of, parked_in, rows_of, whole_of, wholes

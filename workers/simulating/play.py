@@ -23,7 +23,7 @@ from bus.memory.batch import MemoryBatch
 from bus.memory.bus import MemoryBus
 from bus.memory.export import exported
 from bus.types import ConsumerId
-from workers.job import spec_of
+from workers.batch_spec import spec_of
 from workers.simulating import acting, roles
 from workers.simulating.clock import VirtualLoop
 from workers.simulating.faults import Dice, Fault, Source

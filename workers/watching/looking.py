@@ -22,7 +22,7 @@ from bus.port import BatchSpec, BatchStatus, Counters, Group, IntentState, RunRo
 from bus.replies import pairs_of
 from bus.types import BatchId, RunId
 from workers.brief import brief
-from workers.job import existing, fetch_outcome
+from workers.results.fetching import existing, fetch_outcome
 from workers.results.outcome import Outcome
 from workers.results.progress import Glance, Pace, refused_of
 from workers.results.whole import Whole, counters_in, counters_of, together, wholes

@@ -14,7 +14,7 @@ from pathlib import Path
 from bus.cluster import ServerBus
 from bus.errors import InputError
 from bus.types import BatchId
-from workers.job import existing
+from workers.results.fetching import existing
 
 __all__ = ["Made", "Reports"]
 

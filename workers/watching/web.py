@@ -33,7 +33,7 @@ from bus.errors import InputError, ServerError, ViolationError
 from bus.types import BatchId
 from workers.explaining import svg
 from workers.explaining.reading import read_server
-from workers.job import batch_name
+from workers.naming import batch_name
 from workers.watching import pages
 from workers.watching.feed import Feed, Moment
 from workers.watching.looking import Watcher

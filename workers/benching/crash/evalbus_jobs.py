@@ -24,8 +24,8 @@ from bus.history import read_history
 from bus.recorded import Recorded
 from bus.redis_bus import RedisBus
 from bus.types import BatchId
+from workers.batch_spec import spec_of
 from workers.benching.crash.adapter import AT_ONCE, JOBS_FILE, WHO, Ready, main
-from workers.job import spec_of
 from workers.processes import logs
 from workers.processes.fleet import Fleet
 from workers.processes.parent_death import die_with_parent
