@@ -22,6 +22,7 @@ from tests.batches import FixedDoor
 from tests.fragile import Fragile, Moment
 from tests.suites import MINIMAL, make_suite
 from tests.waiting import PATIENCE, soon
+from workers.batch_spec import spec_of
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.planner import Planner

@@ -70,6 +70,12 @@ async def everything_of(stage: Rescoring, batch: BatchId) -> object:
     return found
 
 
+class _Again(Rescoring):
+    """A third batch, over the second."""
+
+    batch = BatchId("third")
+
+
 # --- what comes of it -------------------------------------------------------------------------------------
 
 
@@ -109,16 +115,24 @@ async def test_a_judges_own_hole_is_scored_anew_and_can_be_so_again(stage: Resco
     stage.scorer()
     counters = await stage.until(lambda now: now.status.ended)
     assert counters.hole_reasons == {"scorer_error": 2, "solver_error": 1}
-    third = BatchId("third")
+    third = _Again.batch
     suite = make_suite(stage.root / "judge", LENIENT, cases_DOT_jsonl=CASES)
     source = await stage.bus.info(NEW)
     assert source is not None and source.status is BatchStatus.INCONCLUSIVE
     await stage.bus.create(spec_of(suite, third, source.spec))
-    decision = await stage.bus.adopt(third, NEW, 0, [A, B, C], [], ConsumerId("p"), "candidate", "judge")
+    bound = (source.spec.candidate, suite.judge)
+    decision = await stage.bus.adopt(third, NEW, 0, [A, B, C], [], ConsumerId("p"), *bound)
     assert (decision.answer["admitted"], decision.answer["why_stopped"]) == (3, "drained")
     rows = await stage.rows(third)
     assert [row.state for row in rows] == [RunState.SEALED, RunState.SEALED, RunState.HOLE]
     assert [row.head for row in rows] == [row.head for row in await stage.rows(BATCH)]
+    again = _Again(stage.place, stage.root)  # what is judged was sealed two batches before
+    again.suite = suite
+    again.planner()
+    again.scorer()
+    counters = await again.until(lambda now: now.status.ended)
+    await again.aclose()
+    assert (dict(counters.bins), dict(counters.hole_reasons)) == ({"pass": 2, "fail": 0}, {"solver_error": 1})
 
 
 async def test_a_model_judges_what_was_sealed_before(stage: Rescoring) -> None:

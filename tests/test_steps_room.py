@@ -196,7 +196,7 @@ async def planner_of(batch: Batch) -> tuple[Planner, Served]:
     info = await batch.bus.info(batch.name)
     assert info is not None
     runtime: Runtime = SystemRuntime()
-    served = Served(info, Suite.model_validate(SUITE), tuple(batch.runs), "candidate", "judge")
+    served = Served(info, Suite.model_validate(SUITE), tuple(batch.runs), "candidate", "judge", batch.name)
     return Planner(batch.bus, runtime, P1, cast("Catalogue", None)), served
 
 

@@ -31,6 +31,7 @@ from bus.port import BatchInfo, BatchSpec, Bus
 from bus.types import BatchId, RunId
 from workers import usercode
 from workers.inspecting.target import file_of
+from workers.rescoring import origin_of
 from workers.results.whole import whole_of
 from workers.suite import Suite, load_suite
 
@@ -50,9 +51,11 @@ class Served:
     runs: tuple[RunId, ...]
     candidate: str
     judge: str
+    origin: BatchId
+    """Where its runs were sealed."""
 
     @classmethod
-    def of(cls, info: BatchInfo, suite: Suite) -> Served:
+    def of(cls, info: BatchInfo, suite: Suite, origin: BatchId) -> Served:
         """What is derived from the suite is derived once: it is asked for at every run.
 
         Which model was asked, and which one judges, is the batch's to say: not everybody who works on it has the
@@ -62,7 +65,7 @@ class Served:
         candidate = info.spec.candidate if asked_elsewhere else suite.candidate
         judge = info.spec.judge if suite.scorer.kind == "model" else suite.judge
         runs = tuple(taken_by(info.spec.part, suite.run_ids()))
-        return cls(info, suite, runs, candidate, judge)
+        return cls(info, suite, runs, candidate, judge, origin)
 
     @property
     def batch(self) -> BatchId:
@@ -179,8 +182,9 @@ class Catalogue:
         if self.prepare is not None:
             prepare = self.prepare
             await self._apart(lambda found: prepare(found, info.spec), suite)
+        origin = await origin_of(self.bus, info.spec)
         if not self._stopped:
-            self._served[name] = Served.of(info, suite)
+            self._served[name] = Served.of(info, suite, origin)
             self._met_one.set()
             self._met_one = asyncio.Event()
 

@@ -21,7 +21,7 @@ from workers.job_options import JobOptions
 from workers.judging.binding import other_judge
 from workers.modelling.table import other_model
 from workers.naming import batch_name
-from workers.rescoring import check_source, next_name
+from workers.rescoring import check_source, next_name, origin_of
 from workers.results.fetching import existing
 from workers.results.whole import Whole, whole_of
 from workers.suite import Suite
@@ -86,6 +86,7 @@ async def _rescorings(bus: ServerBus, source: BatchId, suite: Suite, name: Batch
     specs = split(spec_of(suite, name, whole.info.spec, plane), whole.of)
     for spec in specs:
         await bus.put_beside(spec.batch, BatchId(spec.source))
+        await origin_of(bus, spec)  # what was sealed is needed, and may have gone before what was made of it
     return specs
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from bus.errors import InputError
-from bus.port import BatchInfo
+from bus.port import BatchInfo, BatchSpec, Bus
 from bus.types import BatchId, RunId
 from workers.suite import Suite
 
-__all__ = ["check_source", "next_name"]
+__all__ = ["check_source", "next_name", "origin_of"]
 
 
 def next_name(source: BatchId, taken: Collection[str]) -> BatchId:
@@ -23,6 +23,23 @@ def next_name(source: BatchId, taken: Collection[str]) -> BatchId:
     while (name := f"{source}.rescored-{number}") in taken:
         number += 1
     return BatchId(name)
+
+
+async def origin_of(bus: Bus, spec: BatchSpec) -> BatchId:
+    """Where the transcripts and artifacts of a batch's runs are: itself, or the batch in which they were sealed.
+
+    What is scored anew in turn was sealed before the batch that it is taken from. Raises InputError for a batch on the
+    way that has gone.
+    """
+    at = spec
+    while at.source:
+        found = await bus.info(BatchId(at.source))
+        if found is None:
+            raise InputError(
+                f"batch {at.batch!r} scores the runs of batch {at.source!r} anew, which is not on this server"
+            )
+        at = found.spec
+    return at.batch
 
 
 def check_source(source: BatchInfo, runs: Sequence[RunId], suite: Suite) -> None:

@@ -26,7 +26,7 @@ import structlog
 from bus.chain import EMPTY_HEAD, next_head
 from bus.errors import ArtifactNotFound, ViolationError
 from bus.port import BatchSpec, Bus, Event, Judgement, Ref, Runtime
-from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId
+from bus.types import ConsumerId, Decision, Digest, Gen, LeaseId
 from workers.cases import Case
 from workers.catalogue import Served
 from workers.consumer import Lease
@@ -65,11 +65,6 @@ def _unpack(data: bytes, folder: Path) -> None:
     except OSError as error:  # whatever it is: the directory is this machine's own
         raise machine_error(f"{folder}: {error.strerror or error}") from error
     unpack(data, folder)
-
-
-def _origin(served: Served) -> BatchId:
-    """The batch whose transcripts and artifacts are judged: its own, or the one that is scored anew."""
-    return BatchId(served.info.spec.source) if served.info.spec.source else served.batch
 
 
 class ScorerRole:
@@ -197,7 +192,7 @@ class ScorerRole:
 
     async def _events(self, ref: Ref, served: Served, granted: Mapping[str, Any]) -> Sequence[Event]:
         sealed = Digest(granted["head"])
-        events = await self._bus.transcript(_origin(served), ref.run, sealed)
+        events = await self._bus.transcript(served.origin, ref.run, sealed)
         if head_of(events) != sealed:
             raise ViolationError("the transcript does not end in the head that was sealed")
         return events
@@ -212,7 +207,7 @@ class ScorerRole:
         return text
 
     async def _read(self, served: Served, digest: Digest) -> bytes:
-        return await insisted(self._runtime, served.lease, lambda: self._bus.get_blob(_origin(served), digest))
+        return await insisted(self._runtime, served.lease, lambda: self._bus.get_blob(served.origin, digest))
 
     async def _in_its_tree(
         self, lease: Lease, ref: Ref, served: Served, granted: Mapping[str, Any], events: Sequence[Event], answer: str

@@ -40,6 +40,7 @@ from workers.files import check_writable, writing_whole
 from workers.inspecting.loading import Loaded
 from workers.inspecting.quiet import IN_MEMORY, quiet
 from workers.inspecting.sealed import SealedSample, Verdict
+from workers.rescoring import origin_of
 from workers.results.fetching import fetch_outcome, info_of
 from workers.results.outcome import Outcome
 from workers.results.whole import whole_of
@@ -86,9 +87,9 @@ async def export_log(bus: ServerBus, batch: BatchId, file: Path, load: Callable[
     loaded = _of_this_batch(suite, whole.info)
     told: dict[tuple[str, int], _Told] = {}
     for part in whole.parts:
-        name = part.spec.batch
+        name, origin = part.spec.batch, await origin_of(bus, part.spec)
         for row in await bus.rows(name, await bus.run_ids(name)):
-            sample = await _sample(bus, part, row, suite, loaded)
+            sample = await _sample(bus, part, row, suite, loaded, origin)
             key = (str(sample.id), sample.epoch)
             if key in told:
                 raise ViolationError(f"batch {batch!r}: sample {key[0]!r}, epoch {key[1]}, is there twice")
@@ -122,8 +123,10 @@ def _of_this_batch(suite: Suite, info: BatchInfo) -> Loaded:
     return suite.place.task
 
 
-async def _sample(bus: ServerBus, info: BatchInfo, row: RunRow, suite: Suite, loaded: Loaded) -> EvalSample:
-    """One run as a sample, scored or with its error. Raises ViolationError."""
+async def _sample(
+    bus: ServerBus, info: BatchInfo, row: RunRow, suite: Suite, loaded: Loaded, origin: BatchId
+) -> EvalSample:
+    """One run as a sample, scored or with its error. `origin`: where it was sealed. Raises ViolationError."""
     of_task = loaded.samples[suite.case_of(row.run).id]
     trial = suite.trial_of(row.run)
     if row.state is not RunState.SCORED:
@@ -136,7 +139,7 @@ async def _sample(bus: ServerBus, info: BatchInfo, row: RunRow, suite: Suite, lo
             metadata=dict(of_task.metadata or {}),
             error=EvalError(message=f"{row.hole}: {row.detail}".rstrip(": "), traceback="", traceback_ansi=""),
         )
-    batch, origin = info.spec.batch, BatchId(info.spec.source or info.spec.batch)
+    batch = info.spec.batch
     events = await bus.transcript(origin, row.run)
     if head_of(events) != row.head:
         raise ViolationError(f"batch {batch!r}: the transcript of {row.run} does not end in the head that was sealed")

@@ -27,6 +27,7 @@ from workers.explaining.reading import run_named
 from workers.files import write_whole
 from workers.naming import batch_name
 from workers.processes.held_loops import rows_with_held_loops
+from workers.rescoring import origin_of
 from workers.results.fetching import existing
 from workers.results.whole import Placed, rows_of, runs_of
 from workers.suite import load_suite
@@ -177,14 +178,23 @@ def _verdict(row: RunRow) -> str:
 
 
 async def _shown(bus: ServerBus, rows: Sequence[Placed], cases: Cases) -> AsyncIterator[Shown]:
+    origins = {name: await _origin(bus, at) for name, at in {each.batch: each.at for each in rows}.items()}
     for start in range(0, len(rows), _AT_ONCE):
-        for one in await asyncio.gather(*(_one(bus, each, cases) for each in rows[start : start + _AT_ONCE])):
+        some = rows[start : start + _AT_ONCE]
+        for one in await asyncio.gather(*(_one(bus, each, origins[each.batch], cases) for each in some)):
             yield one
 
 
-async def _one(bus: ServerBus, placed: Placed, cases: Cases) -> Shown:
+async def _origin(bus: ServerBus, at: BatchInfo) -> BatchId:
+    """Where its runs were sealed; if that has gone, where they were taken over from."""
+    try:
+        return await origin_of(bus, at.spec)
+    except InputError:
+        return BatchId(at.spec.source)
+
+
+async def _one(bus: ServerBus, placed: Placed, origin: BatchId, cases: Cases) -> Shown:
     row = placed.row
-    origin = BatchId(placed.at.spec.source or placed.batch)  # what was judged anew was sealed elsewhere
     events = [event_of(event.payload) for event in await bus.transcript(origin, row.run)]
     answer: str | None = None
     if events and events[-1].get("kind") == "answer":
