@@ -430,7 +430,7 @@ async def test_an_artifact_that_comes_late_is_waited_for(machines: Machines) -> 
                 return None
             return await there.get(digest)
 
-    await machines.declare(STORED, LARGE)
+    await machines.declare(STORED.replace("1s", "5s"), LARGE)
     machines.start("worker", Worker)
     machines.start("scorer", ScorerRole, Late(machines.root / "artifacts"))
     await machines.all_passed()
