@@ -151,7 +151,11 @@ async def test_a_solver_that_blocks_a_worker_elsewhere_is_named_wherever_its_bat
         async def is_told() -> bool:
             return RunId("stuck#1") in await held_loops(batch.bus, batch.batch)
 
+        async def is_news() -> bool:
+            return f"stuck#1 at far: {line}" in run.err.read_text()
+
         await eventually(is_told, "the worker to say what holds it")
+        await eventually(is_news, "whoever follows the batch to be told of it")
         await first.end()
         status = await stage.call("status", "b", "--url", url)
         assert re.search(rf"stuck#1   running at far, generation 1, delivery 1; {line}\d+", status.out), status
@@ -166,7 +170,6 @@ async def test_a_solver_that_blocks_a_worker_elsewhere_is_named_wherever_its_bat
         done = await run.end()
         second.process.send_signal(signal.SIGTERM)
         await second.end()
-        assert f"stuck#1 at far: {line}" in done.err
         assert line in done.out
         for command in (("status", "b"), ("why", "b", "stuck#1"), ("show", "b", "stuck#1")):
             looked = await stage.call(*command, "--url", url)

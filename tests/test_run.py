@@ -136,39 +136,54 @@ async def test_what_goes_wrong_beside_the_answer_is_a_hole_by_its_name_and_below
 ) -> None:
     """Neither a solver's crash nor a scorer's may count as a failure of the candidate, and none is tried again.
 
-    One that is too slow is cut off. With the quorum at 100 % six holes leave no number, and the gate has no word.
+    With the quorum at 100 % four holes leave no number, and the gate has no word.
     """
     cases = [
         case("fine"),
         case("solver-raises", solver="raises"),
-        case("solver-sleeps", solver="sleeps"),
         case("scorer-raises", scorer="raises"),
-        case("scorer-sleeps", scorer="sleeps"),
         case("solver-interrupts", solver="interrupts"),
         case("scorer-interrupts", scorer="interrupts"),
     ]
-    suite = stage.suite(cases, quorum="100%", timeout="500ms", scorer_timeout="500ms", concurrency=5)
+    suite = stage.suite(cases, quorum="100%", concurrency=5)
     done = await stage.call("run", suite, "--workers", 1, "--scorers", 1, "--batch", "b", "--json", "out.json")
     result = _read(stage.root / "out.json")
     assert done.code == 3
     assert (result["state"], result["snapshot_id"], result["pass_rate"]) == ("inconclusive", None, None)
-    assert result["holes"] == {"scorer_error": 3, "solver_error": 2, "solver_timeout": 1}
+    assert result["holes"] == {"scorer_error": 2, "solver_error": 2}
     assert result["runs"] == {"fine#1": "pass"}
     assert result["gate"]["passed"] is not True
-    for run, why, said in (
-        ("solver-raises#1", "solver_error", r"ValueError: no such tool \(agent\.py:[0-9]+\)"),
-        ("scorer-sleeps#1", "scorer_error", "timed out after 0.5 s"),
-    ):
-        assert re.search(rf"^ +{run} +{why} +{said}$", done.out, re.MULTILINE)
+    said = r"ValueError: no such tool \(agent\.py:[0-9]+\)"
+    assert re.search(rf"^ +solver-raises#1 +solver_error +{said}$", done.out, re.MULTILINE)
     assert f"  logs in {stage.home / 'logs' / 'b'}" in done.out
     logged = "".join(file.read_text() for file in (stage.home / "logs" / "b").iterdir())
     assert "Traceback (most recent call last)" in logged
     async with stage.watch("b") as batch:
-        raised, slow = await batch.row("solver-raises#1"), await batch.row("scorer-sleeps#1")
+        raised = await batch.row("solver-raises#1")
         assert raised is not None
-        assert slow is not None
         assert (raised.attempts, raised.detail.partition(" (")[0]) == (1, "ValueError: no such tool")
-        assert (slow.score_attempts, slow.detail) == (1, "timed out after 0.5 s")
+
+
+@pytest.mark.parametrize(
+    ("role", "limits", "hole", "said"),
+    [
+        ("solver", {"timeout": "500ms"}, "solver_timeout", "no answer within 0.5 s"),
+        ("scorer", {"scorer_timeout": "500ms"}, "scorer_error", "timed out after 0.5 s"),
+    ],
+    ids=["solver", "scorer"],
+)
+async def test_one_that_is_too_slow_is_cut_off_and_is_a_hole(
+    stage: Stage, role: str, limits: dict[str, str], hole: str, said: str
+) -> None:
+    """Once. It is alone: on a busy machine others would not be done within half a second either."""
+    suite = stage.suite([case("c", **{role: "sleeps"})], **limits)  # type: ignore[arg-type]
+    done = await stage.call("run", suite, "--workers", 1, "--scorers", 1, "--batch", "b")
+    assert done.code == 3, done.err
+    assert re.search(rf"^ +c#1 +{hole} +{said}$", done.out, re.MULTILINE), done.out
+    async with stage.watch("b") as batch:
+        row = await batch.row("c#1")
+        assert row is not None
+        assert (row.attempts, row.score_attempts, row.detail) == (1, int(role == "scorer"), said)
 
 
 # --- after the close --------------------------------------------------------------------------------------
