@@ -256,7 +256,7 @@ async def test_the_endpoint_answers_with_its_chunks_again_and_again() -> None:
     """Two requests on one connection, and many side by side."""
     model = await ModelProcess.start()
     try:
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
             for _ in range(2):
                 response = await client.post(f"{model.url}/chat/completions", json={"model": "bench", "messages": []})
                 events = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]

@@ -12,6 +12,7 @@ import pytest
 from bus.connection import Endpoint
 from bus.target import Target
 from bus.wire import Wire
+from tests.waiting import PATIENCE
 from workers.benching import peers
 from workers.benching.driving import private_server
 from workers.benching.peers import PEERS, JobRate, Peer, Unable, measure_peer
@@ -64,9 +65,18 @@ async def test_a_queue_that_loses_results_has_no_rate(
     empty: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mean over what came through would reward the loss."""
-    monkeypatch.setattr(peers, "_SILENCE", 0.5)
+    monkeypatch.setattr(peers, "_SILENCE", PATIENCE)
     monkeypatch.setenv("EVALBUS_TEST_LOSES", "3")
-    found = await measure_peer(SIMPLE, empty, 20, 1, tmp_path / "log")
+
+    class Losing(Peer):
+        async def stored(self, wire: Wire) -> int:
+            if (found := await super().stored(wire)) == 17:  # no more will come, however long one waits
+                monkeypatch.setattr(peers, "_SILENCE", 0.1)
+            return found
+
+    found = await measure_peer(
+        Losing("losing", SIMPLE.packages, SIMPLE.pattern, adapter=SIMPLE.adapter), empty, 20, 1, tmp_path / "log"
+    )
     assert isinstance(found, Unable)
     assert "only 17 of 20 results" in found.error
 

@@ -111,6 +111,7 @@ async def test_killed_and_stopped_workers_and_scorers_leave_the_log_of_an_undist
             await eventually(lambda: batch.held(RunState.SCORING), "a verdict to be under way")
             stage.roles(Role.SCORER)[0].signal(signal.SIGKILL)
             await eventually(lambda: _scoring_anew(batch), "a verdict by another epoch")
+            await eventually(lambda: _refused(batch), "the stopped one to be refused")
             stage.open_gate("scoring")
             done = await command.end()
             assert done.code == 0, done.err
@@ -132,6 +133,10 @@ async def test_killed_and_stopped_workers_and_scorers_leave_the_log_of_an_undist
     assert log.eval.metadata["evalbus"]["snapshot_id"] == result["snapshot_id"]
     assert (result["accepted"], result["bins"], result["holes"]) == (10, {"pass": 5, "fail": 5}, {})
     assert sum(result["rejects"].values()) > 0
+
+
+async def _refused(batch: Watch) -> bool:
+    return bool((await batch.bus.counters(batch.batch)).refusals)
 
 
 async def _scoring_anew(batch: Watch) -> bool:

@@ -23,6 +23,7 @@ from bus.types import BatchId, Digest, Plane
 from bus.wire import Wire
 from tests.fleet import Done, Stage, case, eventually
 from tests.servers import Kind, Missing, RealServer, binary, free_port, running
+from tests.waiting import PATIENCE
 
 WORD = "open-sesame-0123"
 BATCH = BatchKeys(Plane.LIVE, BatchId("b"))
@@ -144,7 +145,7 @@ async def test_a_batch_ends_over_tls_with_a_user_for_each_role(stage: Stage, tls
 
 async def test_replies_of_many_records_come_whole(tls: Secured) -> None:
     """A record of TLS carries 16 kB. What is read behind the first stands behind it, not in a copy that goes away."""
-    wire = await Wire.open(parse_url(tls.url(AclRole.OPERATOR)).address(), silence=2.0)
+    wire = await Wire.open(parse_url(tls.url(AclRole.OPERATOR)).address(), silence=PATIENCE)
     try:
         texts = [bytes((at * 7 + size) % 251 for at in range(size)) for size in (17_000, 40_000, 70_000, 300_000)]
         await wire.calls([("SET", BATCH.blob(Digest(str(n))), text) for n, text in enumerate(texts)])
