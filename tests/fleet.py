@@ -5,7 +5,7 @@
         command = stage.start("run", suite, "--workers", 2, "--batch", "b")
         async with stage.watch("b") as batch:
             await eventually(lambda: batch.running("a#1"), "a#1 to run")
-            stage.kill(stage.roles("worker"))
+            stage.roles(Role.WORKER)[0].signal(signal.SIGKILL)
             stage.open_gate("go")
         assert (await command.end()).code == 0
 
@@ -291,6 +291,14 @@ class Stage:
         found = [one for one in self.processes() if one.options is not None]
         wanted = [one for one in found if one.options and (not roles or one.options.role in roles)]
         return sorted(wanted, key=lambda one: one.options.name or "" if one.options else "")
+
+    async def crew(self, count: int) -> list[Process]:
+        """All roles, as soon as there are so many: one that holds a run is no sign that the others are up."""
+
+        async def look() -> list[Process] | None:
+            return found if len(found := self.roles()) == count else None
+
+        return await eventually(look, f"{count} roles to be up")
 
     def server(self) -> Process:
         """The embedded server."""

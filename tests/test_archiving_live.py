@@ -293,7 +293,7 @@ async def test_an_archive_that_lacks_a_segment_is_not_gone_on_with(batch: Batch,
     await first.tend(info)
     await first.let_go(info)
     await batch.scored()
-    with pytest.raises(InputError, match=r"two/live/b\.segments/.* is missing \(it was archived to \S+/one:"):
+    with pytest.raises(InputError, match=r"two/live/b\.segments/.* is missing \(it was archived to .+/one:"):
         await archivist_of(batch, tmp_path / "two", segment=2).tend(info)
     assert not (tmp_path / "two").exists()
     assert await archivist_of(batch, tmp_path / "one", segment=2).tend(info) > 0
@@ -499,12 +499,13 @@ async def test_an_archivist_that_is_killed_loses_nothing_and_doubles_nothing(
     orders.mkdir()
     assert server.path is not None
     words = ["archive", "b", str(tmp_path / "archive"), "--segment", str(SEGMENT), "--url", unix_url(Path(server.path))]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "workers.cli", *words, env=os.environ | {failpoints.ENVIRONMENT: str(orders)},
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    process = await asyncio.create_subprocess_exec(  # it begins when it has its order
+        "sh", "-c", 'read -r _ && exec "$0" "$@"', sys.executable, "-m", "workers.cli", *words,
+        env=os.environ | {failpoints.ENVIRONMENT: str(orders)},
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     POINTS[where].place(orders, process.pid)
-    _, said = await process.communicate()
+    _, said = await process.communicate(b"go\n")
     assert process.returncode == -signal.SIGKILL, said
     place = tmp_path / "archive"
     assert [line async for line in exported_lines(batch.bus, batch.name, info, place)] == before
@@ -564,7 +565,7 @@ async def test_a_prune_that_does_not_find_the_segments_keeps_the_batch(archived:
     archived.place.rename(tmp_path / "moved")
     bus = archived.batch.bus
     plan = await make_plan(bus, [archived.batch.name], [])
-    with pytest.raises(InputError, match=r"was archived to \S+/archive \(name that directory: --archive DIR"):
+    with pytest.raises(InputError, match=r"was archived to .+/archive \(name that directory: --archive DIR"):
         await prune(bus, plan, tmp_path / "pruned", Console(file=io.StringIO()))
     assert (await bus.all_batches())[archived.batch.name] == "closed"
 
@@ -612,8 +613,9 @@ async def test_the_server_holds_a_bounded_part_of_a_history_that_grows(stage: St
         keys = watch.bus.keys(watch.batch)
 
         async def ended() -> bool:
+            over = command.process.poll() is not None  # asked first: the last length is that of the end
             lengths.append(int(await watch.bus.link.command("XLEN", keys.history)))
-            return command.process.poll() is not None
+            return over
 
         await eventually(ended, "the run to end")
         assert command.done().code == 0, command.done().err

@@ -150,7 +150,7 @@ async def test_no_process_of_a_run_shows_its_url_or_keys_in_its_command_line(
     try:
         async with stage.watch("b", url) as batch:
             await eventually(batch.held, "the run to be held")
-            assert {one.options.role for one in stage.roles() if one.options} == set(Role)
+            assert {one.options.role for one in await stage.crew(len(Role)) if one.options} == set(Role)
             for process in stage.processes():
                 assert "canary" not in " ".join(process.arguments), process.arguments
             stage.open_gate("go")

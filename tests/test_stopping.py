@@ -27,7 +27,6 @@ from tests.waiting import soon, until
 from workers.catalogue import Served
 from workers.consumer import Consumer, Handler, Serving
 from workers.planner import Planner
-from workers.processes.role_options import Role
 from workers.runtime import SystemRuntime
 from workers.suite import Suite
 
@@ -138,8 +137,7 @@ async def test_roles_end_soon_when_their_server_has_stopped(tmp_path: Path) -> N
         command = stage.start("run", suite, "--workers", 1, "--scorers", 1, "--batch", "b", "--url", url)
         async with stage.watch("b", url) as batch:
             await eventually(lambda: batch.held(count=1), "a run to be held")
-        roles = stage.roles(Role.WORKER, Role.SCORER, Role.PLANNER)
-        assert len(roles) == 3
+        roles = await stage.crew(3)
         server.process.send_signal(signal.SIGSTOP)
         command.process.kill()  # so that none is started again; they are told by the kernel, as by anybody
         command.process.wait()
