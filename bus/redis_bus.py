@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import structlog
 
+from bus.at_once import all_of
 from bus.chain import EMPTY_HEAD, next_head
 from bus.envelopes import MAX_PAYLOAD, check_payload
 from bus.errors import ArtifactMissing, ArtifactNotFound, InputError, ReplyError, ViolationError
 from bus.events import StoredEvent, ends_in
 from bus.imported.looking import IMPORTED_OPEN
-from bus.keys import registry
+from bus.keys import BatchKeys, registry
 from bus.link import Link
 from bus.port import (
     LIMITS,
@@ -61,6 +63,7 @@ _ROW = (
 _END = ("state", "h.epoch", "h.digest", "h.bin", "h.value", "h.why")
 _ROWS_AT_ONCE = 500  # in one write
 _UNTIL_IT_LOOKS = 0.1  # seconds that a read of a batch that is gone takes: its reader asks the registry every second
+_OF_ONE = 8  # entries of a batch at a time where many have some: what is one batch's can go into one call of a script
 _BEAT_AT_ONCE = 500  # leases, and entries, in one heartbeat: likewise
 
 
@@ -222,40 +225,52 @@ class RedisBus(CallSteps, ToolSteps):
         self, group: Group, consumer: ConsumerId, batches: Sequence[BatchId], count: int, block_ms: int
     ) -> list[Entry]:
         """New entries, at most `count`; waits up to `block_ms` for the first."""
-        streams = {self.keys(batch).stream(group.stream): batch for batch in batches}
-        # COUNT holds for each stream by itself. Of several, those that have something are asked first, one at a time;
-        # when all are empty, one read waits on as many of them as there is room for.
-        if len(streams) != 1:
+        # COUNT holds for each stream by itself. Of several, those that have something are asked first; when all are
+        # empty, one read waits on as many of them as there is room for.
+        if len(batches) != 1:
             found = await self.read_now(group, consumer, batches, count)
-            if found or not streams:
+            if found or not batches:
                 return found
-        self._turn = (self._turn + count) % len(streams)
-        awaited = [*streams, *streams][self._turn : self._turn + min(count, len(streams))]
+        self._turn = (self._turn + count) % len(batches)
+        streams = self._streams(group, [*batches, *batches][self._turn : self._turn + min(count, len(batches))])
         reply = await self._group_read(
-            group, streams, "XREADGROUP", "GROUP", group.on_server, consumer, "COUNT", count // len(awaited),
-            "BLOCK", max(block_ms, 1), "STREAMS", *awaited, *([">"] * len(awaited)),
+            group, streams, "XREADGROUP", "GROUP", group.on_server, consumer, "COUNT", count // len(streams),
+            "BLOCK", max(block_ms, 1), "STREAMS", *streams, *([">"] * len(streams)),
         )  # fmt: skip
         return delivered(reply, group, streams)
 
     async def read_now(self, group: Group, consumer: ConsumerId, batches: Sequence[BatchId], count: int) -> list[Entry]:
-        """New entries that are there already, at most `count`."""
-        streams = {self.keys(batch).stream(group.stream): batch for batch in batches}
+        """New entries that are there already, at most `count`; another batch comes first each time.
+
+        One command asks as many of them as may all answer in full. Who does may have more, and is asked again.
+        """
         found: list[Entry] = []
-        for stream in streams:
+        first = self._turn % max(len(batches), 1)
+        unasked = deque([*batches[first:], *batches[:first]])
+        while unasked and (left := count - len(found)) > 0:
+            each = max(left // len(unasked), min(left, _OF_ONE))
+            asked = [unasked.popleft() for _ in range(min(left // each, len(unasked)))]
+            streams = self._streams(group, asked)
             reply = await self._group_read(
-                group, streams, "XREADGROUP", "GROUP", group.on_server, consumer, "COUNT", count - len(found),
-                "STREAMS", stream, ">",
+                group, streams, "XREADGROUP", "GROUP", group.on_server, consumer, "COUNT", each,
+                "STREAMS", *streams, *([">"] * len(streams)),
             )  # fmt: skip
-            found += delivered(reply, group, streams)
-            if len(found) >= count:
-                break
+            given = delivered(reply, group, streams)
+            found += given
+            of_each = Counter(entry.batch for entry in given)
+            unasked += [batch for batch in asked if of_each[batch] == each]
+            self._turn += len(asked)
         return found
+
+    def _streams(self, group: Group, batches: Iterable[BatchId]) -> dict[str, BatchId]:
+        """A group's streams. Not by `keys`: a look at a thousand batches would leave nothing spelt of those at work."""
+        return {BatchKeys(self.plane, batch, self.shard).stream(group.stream): batch for batch in batches}
 
     async def own_pending(
         self, group: Group, consumer: ConsumerId, batches: Sequence[BatchId], count: int
     ) -> list[Entry]:
         """Entries that this consumer was given before and that are still pending for it."""
-        streams = {self.keys(batch).stream(group.stream): batch for batch in batches}
+        streams = self._streams(group, batches)
         if not streams:
             return []
         reply = await self._group_read(
@@ -271,8 +286,8 @@ class RedisBus(CallSteps, ToolSteps):
         found: list[Entry] = []
         if self._runtime.now() < self.grace_until:
             return found
-        for batch in batches:
-            stream, cursor = self.keys(batch).stream(group.stream), "0-0"
+        for stream, batch in (await self._idle(group, batches, idle_ms)).items():
+            cursor = "0-0"
             while len(found) < count:
                 # A pass may find nothing and still not be at the end: only the cursor 0-0 says that it is.
                 reply = await self._group_read(
@@ -284,6 +299,18 @@ class RedisBus(CallSteps, ToolSteps):
                 if cursor == "0-0":
                     break
         return found
+
+    async def _idle(self, group: Group, batches: Sequence[BatchId], idle_ms: int) -> dict[str, BatchId]:
+        """Of many batches' streams, those with an entry that has been idle for so long: asked for in one round trip."""
+        streams = self._streams(group, batches)
+        if len(streams) <= 1:
+            return streams
+        name = group.on_server
+        asked = [
+            self._group_read(group, {stream: batch}, "XPENDING", stream, name, "IDLE", idle_ms, "-", "+", 1)
+            for stream, batch in streams.items()
+        ]
+        return {stream: streams[stream] for stream, some in zip(streams, await all_of(asked), strict=True) if some}
 
     async def _group_read(self, group: Group, streams: Mapping[str, BatchId], *command: str | int) -> Reply:
         """Send a read of a group; when the group is gone (a flush, a failover) create it again and say so.
@@ -549,13 +576,14 @@ class RedisBus(CallSteps, ToolSteps):
     async def heartbeat(self, group: Group, consumer: ConsumerId, held: Held) -> list[Decision]:
         """Keep what is held alive; one decision a lease, in the order of `held.leases`."""
         batches = sorted({ref.batch for ref in held.leases} | {entry.batch for entry in held.entries})
-        answers: dict[Ref, Decision] = {}
+        beats = []
         for batch in batches:
             leases = [ref for ref in held.leases if ref.batch == batch]
             entries = [entry.id for entry in held.entries if entry.batch == batch]
             for start in range(0, max(len(leases), len(entries)), _BEAT_AT_ONCE):
                 piece = slice(start, start + _BEAT_AT_ONCE)
-                answers |= await self._beat(group, consumer, batch, leases[piece], entries[piece])
+                beats.append(self._beat(group, consumer, batch, leases[piece], entries[piece]))
+        answers = {ref: decision for said in await all_of(beats) for ref, decision in said.items()}
         return [answers[ref] for ref in held.leases]
 
     async def _beat(

@@ -24,6 +24,7 @@ from typing import TypeVar
 
 import structlog
 
+from bus.at_once import all_of
 from bus.errors import InputError, MachineError
 from bus.imported.looking import only_for_looking
 from bus.partitions import is_part_of, taken_by
@@ -76,6 +77,17 @@ class Served:
     def lease(self) -> float:
         """Seconds of silence after which a holder is suspected."""
         return self.info.spec.lease_ms / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one look at new batches has done for one of them, and need not do for the next: a thousand that were
+    declared at once are mostly of one suite. Only within a look: by the next one its directory may be in another state.
+    """
+
+    loaded: dict[tuple[Path, str], Suite] = field(default_factory=dict)
+    prepared: set[tuple[str, str, str]] = field(default_factory=set)
+    """Suite, candidate and judge."""
 
 
 @dataclass(slots=True)
@@ -150,9 +162,10 @@ class Catalogue:
     async def _meet_all(self, names: Sequence[BatchId]) -> Mapping[BatchId, str]:
         """Meet batches that were not met before. Returns why, for those that are refused."""
         refused: dict[BatchId, str] = {}
-        for name in names:
+        look = _Look()
+        for name, asked in zip(names, await all_of([self._asked(name) for name in names]), strict=True):
             try:
-                await self._meet(name)
+                await self._meet(name, asked, look)
             except MachineError as error:  # no word about the batch: the next look may fare better
                 if name not in self._put_off:
                     self._put_off.add(name)
@@ -162,15 +175,22 @@ class Catalogue:
                 refused[name] = str(error)
         return refused
 
-    async def _meet(self, name: BatchId) -> None:
-        info = await self.bus.info(name)
+    async def _asked(self, name: BatchId) -> BatchInfo | InputError | None:
+        try:
+            return await self.bus.info(name)
+        except InputError as error:
+            return error
+
+    async def _meet(self, name: BatchId, info: BatchInfo | InputError | None, look: _Look) -> None:
+        if isinstance(info, InputError):
+            raise info
         if info is None:
             return
         if self.only is None and self.suite is not None and not self._ours(self.suite, info):
             return  # a batch of another suite is somebody else's
         if self.only not in (None, name) and info.spec.part is None:
             return  # it is only called like a partition
-        suite = await self._copy(info)
+        suite = await self._copy(info, look)
         if suite is None:
             return
         if suite.digest != info.spec.suite_digest:
@@ -179,9 +199,11 @@ class Catalogue:
                 f"{info.spec.suite_digest[:12]} there, {suite.digest[:12]} here",
                 remedy="give an unchanged copy: --suite DIR",
             )
-        if self.prepare is not None:
+        kind = suite.digest, info.spec.candidate, info.spec.judge
+        if self.prepare is not None and kind not in look.prepared:
             prepare = self.prepare
             await self._apart(lambda found: prepare(found, info.spec), suite)
+            look.prepared.add(kind)
         origin = await origin_of(self.bus, info.spec)
         if not self._stopped:
             self._served[name] = Served.of(info, suite, origin)
@@ -193,7 +215,7 @@ class Catalogue:
         """By its name, or by its content: a suite that declares no name is called like the directory of each copy."""
         return suite.name == info.spec.suite or suite.digest == info.spec.suite_digest
 
-    async def _copy(self, info: BatchInfo) -> Suite | None:
+    async def _copy(self, info: BatchInfo, look: _Look) -> Suite | None:
         """The copy to serve it with; None when the role was stopped before it was loaded."""
         if self.suite is not None:
             return self.suite
@@ -203,8 +225,11 @@ class Catalogue:
                 f"no copy of suite {info.spec.suite!r} on this machine (batch {info.spec.batch!r} was made at {path})",
                 remedy="give one: --suite DIR",
             )
-        suite = await self._apart(load_suite, path)
+        known = look.loaded.get((path, info.spec.suite_digest))
+        suite = known or await self._apart(load_suite, path)
         assert suite is None or isinstance(suite, Suite)
+        if suite is not None:
+            look.loaded[path, suite.digest] = suite
         return suite
 
     async def _apart(self, function: Callable[[A], object], argument: A) -> object:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from bus.at_once import all_of
 from bus.errors import EvalbusError
 from bus.keys import RUNS_DESK
 from bus.port import BatchSpec, BatchStatus, Bus, Counters, Entry, Group, IntentState, Ref, RunState, Runtime
@@ -51,6 +52,13 @@ class _Watch:
     tended: float = 0.0
     parked: dict[tuple[RunId, int], float] = field(default_factory=dict)
     """Since when a run's score waits for somebody, by the run and the binding that it waits under."""
+
+
+def _by_batch(woken: Sequence[Entry]) -> dict[BatchId, list[Entry]]:
+    found: dict[BatchId, list[Entry]] = {}
+    for entry in woken:
+        found.setdefault(entry.batch, []).append(entry)
+    return found
 
 
 def _desks(spec: BatchSpec) -> list[str]:
@@ -117,15 +125,22 @@ class Planner:
                 looked = float("-inf")
                 continue
             woken = await self._wake_ups([one.batch for one in served])
-            pause = _TOGETHER
-            for one in served:
-                own = [entry for entry in woken if entry.batch == one.batch]
-                counters = await self.tend(one, own)
-                pause = min(pause, self._pause(one.batch, counters, len(own)))
+            of_each = _by_batch(woken)
+            due = [one for one in served if one.batch in of_each or self._is_due(one.batch)] if woken else served
+            tended = await all_of([self.tend(one, of_each.get(one.batch, [])) for one in due])
+            pause = _TOGETHER if woken else 0.0
+            for one, counters in zip(due, tended, strict=True):
+                pauses = self._pause(one.batch, counters, len(of_each.get(one.batch, [])))
+                pause = min(pause, pauses) if one.batch in of_each else pause
                 if counters.scored + counters.holes == counters.intended:  # it has ended, or will before long
                     looked = float("-inf")
             if pause:
                 await self._runtime.sleep(pause)
+
+    def _is_due(self, batch: BatchId) -> bool:
+        """Whether it is to be looked at without a wake-up of its own: others' would have all batches read each time."""
+        watch = self._watches.get(batch)
+        return watch is None or self._runtime.now() - watch.tended >= _WAKE_UP
 
     def _pause(self, batch: BatchId, counters: Counters, ended: int) -> float:
         """Seconds for which nobody misses a planner: half of what those that wait for a worker or a scorer will last.
