@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from bus.artifacts import ArtifactStore
 from bus.connection import Endpoint
@@ -39,6 +39,9 @@ T = TypeVar("T")
 _TURN_MS = 50
 """So long a read waits at one shard while others may have something. It waits at one only: what two were given at
 once might be more than there is room for."""
+
+_MOST: Final = 1_000
+"""Batches that are not open whose shards are known: a registry names all that there ever were."""
 
 _BEAT_AGAIN = 0.5
 """Seconds after which a shard counts as one that does not answer for now."""
@@ -73,6 +76,13 @@ class _Share:
     batches: list[BatchId]
 
 
+class _Registered(NamedTuple):
+    """What a registry says of a batch, and whose registry it is."""
+
+    shard: int
+    status: str
+
+
 class ShardedBus:
     """See the module's text."""
 
@@ -93,7 +103,10 @@ class ShardedBus:
         self._patience, self._lease, self._durability = patience, lease, durability
         self._registries = Registries(topology, runtime, plane, patience=patience)
         self._shards: dict[int, RedisBus] = {}
-        self._where: dict[BatchId, int] = {}
+        self._open: dict[BatchId, int] = {}
+        """Where each open batch is, as of the last look."""
+        self._asked: dict[BatchId, int] = {}
+        """Where others are that were asked for, or are to be declared."""
         self._turn = 0
 
     # --- which shard -------------------------------------------------------------------------------------
@@ -115,23 +128,34 @@ class ShardedBus:
 
     async def of(self, batch: BatchId) -> RedisBus:
         """The bus of the shard where a batch is, or where it would be declared."""
-        if batch not in self._where:
-            await self._look()
-        return self.shard(self._where.get(batch, shard_of(batch)))
+        at = self._known(batch)
+        if at is None and (found := (await self._look()).get(batch)) is not None:
+            at = found.shard
+            if batch not in self._open:
+                self._remember(batch, at)
+        return self.shard(shard_of(batch) if at is None else at)
 
     async def put_beside(self, batch: BatchId, other: BatchId) -> None:
         """A batch that is to be declared goes where `other` is, unless there is one of that name already."""
         at = await self.of(other)
-        if batch not in self._where:
-            self._where[batch] = at.shard
+        if self._known(batch) is None:
+            self._remember(batch, at.shard)
 
-    async def _look(self) -> dict[BatchId, str]:
-        """What the registries say; where each batch is will be known from then on."""
-        found: dict[BatchId, str] = {}
-        for shard, statuses in (await self._registries.read()).items():
-            for name, status in statuses.items():
-                found[BatchId(name)] = status
-                self._where[BatchId(name)] = shard
+    def _known(self, batch: BatchId) -> int | None:
+        return self._open.get(batch, self._asked.get(batch))
+
+    def _remember(self, batch: BatchId, shard: int) -> None:
+        if len(self._asked) >= _MOST:  # the oldest: it is looked for again, should it be asked for
+            del self._asked[next(iter(self._asked))]
+        self._asked[batch] = shard
+
+    async def _look(self) -> dict[BatchId, _Registered]:
+        """What the registries say; where each open batch is will be known from then on."""
+        read = await self._registries.read()
+        found = {
+            BatchId(name): _Registered(shard, status) for shard, named in read.items() for name, status in named.items()
+        }
+        self._open = {name: one.shard for name, one in found.items() if one.status == "open"}
         return found
 
     async def _split(self, batches: Iterable[BatchId]) -> list[_Share]:
@@ -148,15 +172,15 @@ class ShardedBus:
 
     async def batches(self) -> list[BatchId]:
         """The batches that have not ended, of all shards."""
-        return sorted(name for name, status in (await self._look()).items() if status == "open")
+        return sorted(name for name, one in (await self._look()).items() if one.status == "open")
 
     async def all_batches(self) -> dict[BatchId, BatchStatus]:
         """Every batch on this plane, of all shards, with its status in its registry."""
-        return {name: status_of(value) for name, value in (await self._look()).items()}
+        return {name: status_of(one.status) for name, one in (await self._look()).items()}
 
     async def tombstones(self) -> dict[BatchId, Tombstone]:
         """What is left of every batch on this plane that was pruned."""
-        found = {name: Tombstone.read(value) for name, value in (await self._look()).items()}
+        found = {name: Tombstone.read(one.status) for name, one in (await self._look()).items()}
         return {name: tombstone for name, tombstone in found.items() if tombstone is not None}
 
     async def read(

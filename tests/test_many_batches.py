@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from bus.cluster import ShardedBus
+from bus.keys import SHARDS, shard_of
 from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.port import BatchSpec, Entry, Group, Held, Ref
 from bus.redis_bus import RedisBus
 from bus.target import Target
+from bus.topology import Topology
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId, RunId, Verb
 from bus.wire import Wire
 from tests.batches import FixedDoor, calls_of
@@ -255,3 +258,50 @@ def _noting(loaded: list[Path]) -> Callable[[Path], Suite]:
         return load_suite(path)
 
     return load
+
+
+# --- what a cluster's bus remembers -----------------------------------------------------------------------
+
+
+class _Registries:
+    """Registries of one that lives for years: thousands of batches have ended."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.named: dict[int, dict[str, str]] = {shard: {} for shard in range(SHARDS)}
+
+    async def read(self) -> Mapping[int, Mapping[str, str]]:
+        """All of them."""
+        self.reads += 1
+        return self.named
+
+
+async def test_where_a_batch_is_is_remembered_of_the_open_ones_and_of_some_that_were_asked_for() -> None:
+    """A registry names all that there ever were; a role that lives for years must not."""
+    bus = ShardedBus(cast("Topology", None), SystemRuntime())
+    registries = _Registries()
+    bus._registries = registries  # type: ignore[assignment]
+    ended, still = names(5_000), [BatchId("open-1"), BatchId("open-2")]
+    for number, name in enumerate([*ended, *still]):
+        registries.named[number % SHARDS][name] = "closed" if number < len(ended) else "open"
+    assert await bus.batches() == still
+    assert bus._open.keys() == set(still)
+    assert not bus._asked
+    for number, name in enumerate(ended[:1_500]):
+        assert (await bus.of(name)).shard == number % SHARDS
+    assert len(bus._asked) == 1_000
+    reads = registries.reads
+    assert [(await bus.of(name)).shard for name in (ended[1_499], still[0])] == [1_499 % SHARDS, 5_000 % SHARDS]
+    assert registries.reads == reads
+
+
+async def test_a_batch_to_be_declared_beside_another_is_looked_for_there() -> None:
+    """Until it is in a registry, its own name leads to another shard."""
+    bus = ShardedBus(cast("Topology", None), SystemRuntime())
+    registries = _Registries()
+    bus._registries = registries  # type: ignore[assignment]
+    other = next(name for name in names(99) if shard_of(name) != shard_of(BatchId("new")))
+    registries.named[shard_of(other)][other] = "closed"
+    assert (await bus.of(BatchId("new"))).shard == shard_of(BatchId("new"))
+    await bus.put_beside(BatchId("new"), other)
+    assert (await bus.of(BatchId("new"))).shard == shard_of(other)
