@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bus.errors import InputError
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, soon
 from workers.cases import Case
 from workers.inspecting import hosting
 from workers.inspecting.hosting import Host, host
@@ -172,3 +172,13 @@ async def test_an_eval_that_ends_by_itself_says_why(place: Path, evals: Host, mo
     task = loaded(place)
     with pytest.raises(InputError, match=r"the eval of tasks.py@plain ended: RuntimeError: no sandbox here"):
         await evals.run(task, task.samples["0"], 1)
+
+
+async def test_a_task_that_is_over_ends_its_own_eval_and_no_other(evals: Host, place: Path) -> None:
+    """A process has one eval at a time: by the time that an ended suite is let go of, it may be the next one's."""
+    over, going = loaded(place), loaded(place, "other")
+    await soon(evals.run(going, going.samples["0"], 1))
+    await InspectSolver(over).aclose()
+    assert evals._eval is not None
+    await InspectSolver(going).aclose()
+    assert evals._eval is None

@@ -29,7 +29,7 @@ from bus.errors import InputError, MachineError
 from bus.imported.looking import only_for_looking
 from bus.partitions import is_part_of, taken_by
 from bus.port import BatchInfo, BatchSpec, Bus
-from bus.types import BatchId, RunId
+from bus.types import BatchId, Digest, RunId
 from workers import usercode
 from workers.inspecting.target import file_of
 from workers.rescoring import origin_of
@@ -131,6 +131,10 @@ class Catalogue:
     async def met(self) -> list[Served]:
         """Of the open batches, those that are served already. It meets none."""
         return [self._served[name] for name in await self.bus.batches() if name in self._served]
+
+    def suites(self) -> set[Digest]:
+        """Of which suites, by their digests, batches are served."""
+        return {one.suite.digest for one in self._served.values()}
 
     async def one_met(self, seconds: float) -> None:
         """Wait until one more is served, `seconds` at most."""

@@ -33,6 +33,7 @@ from bus.errors import ArtifactMissing, EvalbusError, MachineError, ServerError
 from bus.port import BatchSpec, Bus, Entry, Group, Held, Ref, Runtime
 from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId
 from workers.catalogue import Served
+from workers.closing import Closable, close
 from workers.namesakes import Namesakes
 from workers.processes.machine import Disks, fault_of, machine_error, spent
 from workers.processes.resting import Resting, Told
@@ -150,8 +151,11 @@ class Handler(Protocol):
         Raises InputError.
         """
 
-    def forget_all_but(self, suites: Collection[Digest]) -> None:
-        """Only batches of these suites, by their digests, are in hand: what was prepared for others may go."""
+    def forget_all_but(self, suites: Collection[Digest]) -> Sequence[Closable]:
+        """Only batches of these suites, by their digests, are in hand: what was prepared for others is dropped.
+
+        Returns what of it has something open, and is to be closed now: that may take time.
+        """
 
     def time_of(self, served: Served) -> float:
         """Seconds that the suite's code may take over one entry."""
@@ -195,6 +199,8 @@ class Consumer:
         self._quarantine = quarantine or Quarantine()
         self._opened = opened
         self._served: list[Served] = []
+        self._closing: set[asyncio.Task[None]] = set()
+        """What ended suites had open."""
         self._stopping = asyncio.Event()
         self._freed = asyncio.Event()
         self._seen_connections = -1
@@ -215,6 +221,7 @@ class Consumer:
             await self._serve()
         finally:
             await self._let_go()
+            await asyncio.gather(*self._closing)
             beat.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await beat
@@ -290,11 +297,12 @@ class Consumer:
         return [lease.tries for lease in self._holding.values() if lease.tries is not None]
 
     def _take_up(self, served: list[Served]) -> None:
-        ended = self._served if [one.batch for one in served] != [one.batch for one in self._served] else ()
         self._served = served
-        if ended:
-            held = [lease.served for lease in self._holding.values()]
-            self._handler.forget_all_but({one.suite.digest for one in (*served, *held)})
+        held = [lease.served for lease in self._holding.values()]
+        for one in self._handler.forget_all_but({one.suite.digest for one in (*served, *held)}):
+            closing = asyncio.create_task(close(one))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     def _slots(self, served: Sequence[Served]) -> int:
         suites = [one.suite for one in served]

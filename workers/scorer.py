@@ -29,6 +29,7 @@ from bus.port import BatchSpec, Bus, Event, Judgement, Ref, Runtime
 from bus.types import ConsumerId, Decision, Digest, Gen, LeaseId
 from workers.cases import Case
 from workers.catalogue import Served
+from workers.closing import Closable, forget_all_but
 from workers.consumer import Lease
 from workers.judging.binding import other_judge
 from workers.judging.judge import Bench, Judge, Judged
@@ -37,7 +38,6 @@ from workers.processes.machine import OF_ITS_OWN, Disks, fault_of, insisted, mac
 from workers.programs import check_present
 from workers.redaction import redacted
 from workers.scoring import ComparingScorer, Score, Scorer, ScorerError, Sealed, make_scorer
-from workers.solving import Closable, forget_all_but
 from workers.suite import Suite
 from workers.workspace import TreeError, directory_of, discard, make_directory, remove_tree, tree_hash, unpack
 
@@ -83,23 +83,23 @@ class ScorerRole:
         self._bus, self._runtime, self._name, self._work = bus, runtime, name, work
         self._limits_of, self._disks = limits_of, disks
         self._scorers: dict[Digest, Scorer] = {}
-        self._judges: dict[str, Judge] = {}
+        self._judges: dict[Digest, Judge] = {}
 
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
         """Import the suite's scorer, which may take its time; see that a judge is the batch's. Raises InputError."""
         if suite.scorer.kind == "model":
             if suite.judge != spec.judge:
                 raise other_judge(spec.batch, spec.judge, suite.judge)
-            if suite.judge not in self._judges:
-                self._judges[suite.judge] = Judge(suite, self._limits_of)
+            if suite.digest not in self._judges:
+                self._judges[suite.digest] = Judge(suite, self._limits_of)
         elif suite.digest not in self._scorers:
             if suite.scorer.kind == "command":
                 check_present([("scorer.command", suite.scorer.command)], suite.source)
             self._scorers[suite.digest] = make_scorer(suite)
 
-    def forget_all_but(self, suites: Collection[Digest]) -> None:
+    def forget_all_but(self, suites: Collection[Digest]) -> list[Closable]:
         """See Handler."""
-        forget_all_but(self._scorers, suites)
+        return [*forget_all_but(self._scorers, suites), *forget_all_but(self._judges, suites)]
 
     def time_of(self, served: Served) -> float:
         """The time of one judgement, as the backstop below keeps it."""
@@ -107,11 +107,8 @@ class ScorerRole:
 
     async def aclose(self) -> None:
         """Close the connections to endpoints, and what scorers have open."""
-        for scorer in self._scorers.values():
-            if isinstance(scorer, Closable):
-                await scorer.aclose()
-        for judge in self._judges.values():
-            await judge.aclose()
+        for one in self.forget_all_but(()):
+            await one.aclose()
 
     async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
         """Claim a sealed run and sign its score, or end it as a hole; again later when too many are being scored."""
@@ -172,7 +169,7 @@ class ScorerRole:
         suite, case = served.suite, served.suite.case_of(ref.run)
         if suite.scorer.kind == "model":
             bench = Bench(self._bus, self._runtime, lease, ref, head_of(events), len(events))
-            return await self._judges[served.judge].judge(bench, case, sealed.answer)
+            return await self._judges[suite.digest].judge(bench, case, sealed.answer)
         score = await self._score(suite, case, sealed)
         if score.kept is not None:
             data = score.kept

@@ -10,13 +10,12 @@ The overall time of a run is the worker's to keep; a command's own limits are ke
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from bus.types import Digest
 from workers.cases import Case
 from workers.processes.commands import CommandError, fill, passed_on, run_limited
 from workers.processes.machine import OF_ANY_CODE, fault_of, let_go
@@ -31,7 +30,7 @@ from workers.workspace import suite_environment
 if TYPE_CHECKING:
     from workers.inspecting.solver import InspectSolver
 
-__all__ = ["Closable", "Solver", "SolverError", "SolverTimeoutError", "make_solver"]
+__all__ = ["Solver", "SolverError", "SolverTimeoutError", "make_solver"]
 
 
 log = structlog.get_logger("evalbus.solving")
@@ -50,21 +49,6 @@ class Solver(Protocol):
 
     async def solve(self, case: Case, run: Run) -> str:
         """The answer. Raises `SolverError`; lets cancellation through."""
-
-
-@runtime_checkable
-class Closable(Protocol):
-    """A solver that has something open."""
-
-    async def aclose(self) -> None:
-        """Close it."""
-
-
-def forget_all_but(made: dict[Digest, Any], suites: Collection[Digest]) -> None:
-    """Drop what was made for other suites. What has something open is kept: to close it may take time."""
-    for digest in made.keys() - set(suites):
-        if not isinstance(made[digest], Closable):
-            del made[digest]
 
 
 def make_solver(suite: Suite) -> Solver:

@@ -27,6 +27,7 @@ from bus.types import ConsumerId, Digest, Gen, LeaseId
 from bus.values import FREE_HAND_BACKS
 from workers.cases import Case
 from workers.catalogue import Served
+from workers.closing import Closable, forget_all_but
 from workers.consumer import Lease
 from workers.conversation import Again, Answered, Broken, Conversation, Over, Verdict, event_json
 from workers.modelling.attempt import Site
@@ -40,7 +41,7 @@ from workers.programs import check_present
 from workers.redaction import redacted
 from workers.run import Run, seed_of
 from workers.solver_time import SolverTime
-from workers.solving import Closable, Solver, SolverError, SolverTimeoutError, forget_all_but, make_solver
+from workers.solving import Solver, SolverError, SolverTimeoutError, make_solver
 from workers.suite import Suite
 from workers.tools.serving import ToolsOf
 from workers.usercode import OWN_CANCELLATION, UserCodeError
@@ -91,15 +92,15 @@ class Worker:
         self._bus, self._runtime, self._name, self._work = bus, runtime, name, work.absolute()  # code may go elsewhere
         self._limits_of, self._tools_of, self._disks = limits_of, tools_of, disks
         self._solvers: dict[Digest, Solver] = {}
-        self._planes: dict[str, ModelPlane] = {}
+        self._planes: dict[Digest, ModelPlane] = {}
 
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
         """Import the suite's solver, which may take its time; see that the model is the batch's. Raises InputError."""
         if suite.model is not None and suite.target is not None:
             if suite.candidate != spec.candidate:
                 raise other_model(spec.batch, spec.candidate, suite.target)
-            if suite.candidate not in self._planes:
-                self._planes[suite.candidate] = ModelPlane(suite.model, suite.target, self._limits_of)
+            if suite.digest not in self._planes:
+                self._planes[suite.digest] = ModelPlane(suite.model, suite.target, self._limits_of)
         if suite.digest not in self._solvers:
             commands = [("solver.command", suite.solver.command)]
             commands += [(f"tools.{name}.command", tool.command) for name, tool in suite.tools.items()]
@@ -107,9 +108,9 @@ class Worker:
             check_present(commands, suite.source)
             self._solvers[suite.digest] = make_solver(suite)
 
-    def forget_all_but(self, suites: Collection[Digest]) -> None:
+    def forget_all_but(self, suites: Collection[Digest]) -> list[Closable]:
         """See Handler."""
-        forget_all_but(self._solvers, suites)
+        return [*forget_all_but(self._solvers, suites), *forget_all_but(self._planes, suites)]
 
     def time_of(self, served: Served) -> float:
         """The time of one run's solver."""
@@ -140,11 +141,8 @@ class Worker:
 
     async def aclose(self) -> None:
         """Close the connections to endpoints, and what solvers have open."""
-        for solver in self._solvers.values():
-            if isinstance(solver, Closable):
-                await solver.aclose()
-        for plane in self._planes.values():
-            await plane.aclose()
+        for one in self.forget_all_but(()):
+            await one.aclose()
 
     async def _drive(
         self, lease: Lease, served: Served, conversation: Conversation, time: SolverTime, is_last: bool
@@ -249,7 +247,7 @@ class Worker:
                 await calls.settled()
 
     def _calls(self, served: Served, conversation: Conversation, time: SolverTime) -> ModelCalls | None:
-        plane = self._planes.get(served.candidate)
+        plane = self._planes.get(served.suite.digest)
         if served.suite.model is None or plane is None:
             return None
         return ModelCalls(Site(self._bus, self._runtime, conversation, plane, time))

@@ -68,6 +68,12 @@ class Host:
             running, ticket = self._eval, self._eval.put(sample, epoch)
         return await running.out(ticket)
 
+    async def end(self, loaded: Loaded) -> None:
+        """End the eval of this task; nothing when there is none, or another's."""
+        async with self._turn:
+            if self._eval is not None and self._eval.is_of(loaded):
+                await self.aclose()
+
     async def aclose(self) -> None:
         """End the eval, and what is in it; what holds on is left behind, and ends with the process."""
         running, self._eval = self._eval, None
@@ -104,10 +110,13 @@ class _Eval:
 
     # --- in the worker's loop ----------------------------------------------------------------------------
 
+    def is_of(self, loaded: Loaded) -> bool:
+        """Whether it is this task's."""
+        return loaded.task is self._loaded.task
+
     def takes(self, loaded: Loaded, key: Key) -> bool:
         """Whether a run can be put into this eval: it is of the same task, and was not in it before."""
-        same = loaded.task is self._loaded.task
-        return same and key not in self._seen and not self._closing and not self._ended.done()
+        return self.is_of(loaded) and key not in self._seen and not self._closing and not self._ended.done()
 
     def put(self, sample: Sample, epoch: int) -> Ticket:
         """Put a run in."""

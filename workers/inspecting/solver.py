@@ -37,5 +37,5 @@ class InspectSolver:
         return sealed.dumps()
 
     async def aclose(self) -> None:
-        """End the eval."""
-        await host().aclose()
+        """End the eval, if it is this task's: a process has one at a time, and another suite's may have begun."""
+        await host().end(self._loaded)

@@ -58,8 +58,8 @@ class SimulatedScorer(ScorerRole):
 
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
         """See ScorerRole."""
-        if suite.scorer.kind == "model" and suite.judge not in self._judges:
-            self._judges[suite.judge] = _Judge(suite, self.process)
+        if suite.scorer.kind == "model" and suite.digest not in self._judges:
+            self._judges[suite.digest] = _Judge(suite, self.process)
         super().prepare(suite, spec)
 
 

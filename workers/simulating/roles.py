@@ -65,7 +65,7 @@ class _Worker(Worker):
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
         """See Worker."""
         if suite.model is not None and suite.target is not None:
-            self._planes.setdefault(suite.candidate, SimulatedPlane(suite.model, suite.target, self.process))
+            self._planes.setdefault(suite.digest, SimulatedPlane(suite.model, suite.target, self.process))
         super().prepare(suite, spec)
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -121,18 +121,23 @@ class Executor:
         boxes: Toolboxes,
         wakings: Wakings,
         quarantine: Quarantine,
+        in_use: Callable[[], Collection[Digest]],
     ) -> None:
-        """`wakings`: told of each intent that ended here. `quarantine`: of all that this process drives."""
+        """`wakings`: told of each intent that ended here. `quarantine`: of all that this process drives. `in_use`: of
+        which suites it may have runs.
+        """
         self._bus, self._runtime, self._name = bus, runtime, name
         self._boxes, self._wakings, self._quarantine = boxes, wakings, quarantine
+        self._in_use = in_use
         self._slots, self._looks = Slots(runtime.jitter), Looks(bus)
 
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
         """Import the suite's tools. Raises InputError."""
         self._boxes.prepare(suite)
 
-    def forget_all_but(self, suites: Collection[Digest]) -> None:
-        """See Handler. The toolboxes are the process's, for its runs, too; no case of a suite is in one."""
+    def forget_all_but(self, suites: Collection[Digest]) -> list[Toolbox]:
+        """See Handler. The toolboxes are the process's, for its runs, too."""
+        return self._boxes.forget_all_but({*suites, *self._in_use()})
 
     def time_of(self, served: Served) -> float:
         """The time of the slowest tool."""

@@ -74,6 +74,7 @@ class McpServer:
         self._connection: _Connection | None = None
         self._attempt: asyncio.Task[_Connection] | None = None
         self._owners: set[asyncio.Task[None]] = set()
+        self._over = False
 
     @property
     def command(self) -> Sequence[str] | None:
@@ -121,6 +122,7 @@ class McpServer:
     async def aclose(self) -> None:
         """End the connection, or the attempt at one; a server that is a command ends with it."""
         async with self._lock:
+            self._over = True
             if self._attempt is not None:
                 self._attempt.cancel()
                 await asyncio.wait({self._attempt})
@@ -131,6 +133,8 @@ class McpServer:
 
     async def _reach(self, *, probe: bool = False) -> _Connection:
         async with self._lock:
+            if self._over:  # by whoever holds on to it, nobody would close it again
+                raise _UnreachableError("its suite is not served any more")
             if self._connection is not None and self._connection.owner.done():
                 self._connection = None
             if self._connection is not None and probe:

@@ -67,7 +67,7 @@ class Toolroom:
 
         `bus` is its own, with a reading connection of its own: one that waits for runs would let no tool through.
         """
-        executor = Executor(bus, runtime, name, self._boxes, self._wakings, self.quarantine)
+        executor = Executor(bus, runtime, name, self._boxes, self._wakings, self.quarantine, catalogue.suites)
         return Consumer(
             bus, runtime, Group.TOOLS, name, _ToolBatches(catalogue), executor, SLOTS,
             independent=True, quarantine=self.quarantine, opened=catalogue.one_met, told=told,

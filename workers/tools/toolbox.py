@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from bus.errors import MachineError
 from bus.types import Digest
+from workers.closing import forget_all_but
 from workers.programs import fault_of_absence
 from workers.redaction import hide_variable, redacted
 from workers.suite import Suite
@@ -133,9 +134,16 @@ class Toolboxes:
             last = self._last = suite, self._boxes[suite.digest]
         return last[1]
 
+    def forget_all_but(self, suites: Collection[Digest]) -> list[Toolbox]:
+        """Drop the others, which are returned: what they hold open is to be let go of."""
+        with self._lock:
+            if self._last is not None and self._last[0].digest not in suites:
+                self._last = None
+            return forget_all_but(self._boxes, suites)
+
     async def aclose(self) -> None:
         """Let go of what they hold open."""
-        for box in self._boxes.values():
+        for box in self.forget_all_but(()):
             await box.aclose()
 
 
