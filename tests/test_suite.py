@@ -144,6 +144,15 @@ def test_runs_are_counted_case_by_case(tmp_path: Path) -> None:
     assert (suite.case_of(RunId("b#2")).id, suite.trial_of(RunId("b#2"))) == ("b", 2)
 
 
+def test_the_first_cases_of_a_suite_are_under_the_same_digest(tmp_path: Path) -> None:
+    """Who serves a batch of them has the whole suite; a quorum or a floor for what is left out would never be met."""
+    suite = make_suite(tmp_path, 'trials = 2\nquorum = 3\ngate = {must_pass = ["a", "b"]}\n' + MINIMAL)
+    first = suite.first(1)
+    assert (first.run_ids(), first.intended, first.quorum_runs) == (["a#1", "a#2"], 2, 2)
+    assert (first.digest, first.gate_rules) == (suite.digest, {"must_pass": ["a"]})
+    assert suite.first(9).run_ids() == suite.run_ids()
+
+
 @pytest.mark.parametrize("run", ["c#1", "a#3", "a#0", "a#01", "a", "a#", "#1", "a#1#1", "a#x", "a#²"])
 def test_a_run_that_the_suite_does_not_have_is_a_key_error(tmp_path: Path, run: str) -> None:
     """A message may name anything."""

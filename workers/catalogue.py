@@ -65,7 +65,9 @@ class Served:
         asked_elsewhere = suite.model is not None or info.spec.source
         candidate = info.spec.candidate if asked_elsewhere else suite.candidate
         judge = info.spec.judge if suite.scorer.kind == "model" else suite.judge
-        runs = tuple(taken_by(info.spec.part, suite.run_ids()))
+        part = info.spec.part
+        intended = info.spec.intended if part is None else part.intended  # the first ones only, of a batch with a limit
+        runs = tuple(taken_by(part, suite.run_ids()[:intended]))
         return cls(info, suite, runs, candidate, judge, origin)
 
     @property

@@ -47,6 +47,8 @@ async def created(bus: ServerBus, suite: Suite, name: BatchId, options: JobOptio
     """
     whole = await whole_of(bus, name)
     if whole is not None:
+        if options.limit is None:  # it goes on with those that it was made with
+            suite = suite.first(whole.info.spec.intended // suite.trials)
         _check_ours(whole, suite, options)
     if options.source is None:
         specs = specs_of(suite, name, options.plane)
@@ -71,6 +73,11 @@ def _check_ours(whole: Whole, suite: Suite, options: JobOptions) -> None:
         raise InputError(f"{info.spec.batch!r} is a partition", remedy=f"go on with the whole: --batch {whole_name}")
     if info.spec.suite_digest != suite.digest or info.spec.source != (options.source or ""):
         raise _another(info, suite)
+    if info.spec.intended != suite.intended:
+        raise InputError(
+            f"batch {info.spec.batch!r} has {info.spec.intended:,} runs, not {suite.intended:,}",
+            remedy="leave --limit out to go on with it, or choose another --batch",
+        )
 
 
 async def _rescorings(bus: ServerBus, source: BatchId, suite: Suite, name: BatchId, plane: Plane) -> list[BatchSpec]:

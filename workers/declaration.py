@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -233,6 +233,12 @@ class Suite(Table):
         """Runs in all: the denominator."""
         return len(self.cases) * self.trials
 
+    def first(self, cases: int) -> Suite:
+        """The same with its first cases only. Its digest stays: a batch of them is made from the same files."""
+        kept = self.cases[:cases]
+        at_most = {"quorum": min(self.quorum, len(kept) * self.trials)} if isinstance(self.quorum, int) else {}
+        return self.model_copy(update=at_most).at(replace(self.place, cases=kept))
+
     @property
     def judged_at_once(self) -> int:
         """Runs that one scorer process judges at a time.
@@ -259,6 +265,7 @@ class Suite(Table):
         for name in sorted(asked - self.place.by_id.keys()):
             raise InputError(f"gate.must_pass: there is no case {name!r}", file=self.source)
         asked.update(case.id for case in self.cases if case.must_pass)
+        asked &= {case.id for case in self.cases}  # it may have its first ones only
         if sum(len(name.encode()) for name in asked) > _MOST_OF_FLOOR:
             problem = f"must_pass: {len(asked):,} cases are more than a batch can declare"
             raise InputError(problem, file=self.source, remedy="a floor for many cases is min_pass_rate")

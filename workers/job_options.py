@@ -36,6 +36,8 @@ class JobOptions:
     """To which the history goes while the batch runs."""
     segment: int | None = None
     """Entries in one file there; None: as many as is usual."""
+    limit: int | None = None
+    """Of the suite's cases, the first ones only; None: all, or those that the batch was made with."""
 
 
 def resume_with(options: JobOptions, name: BatchId) -> str:
@@ -51,6 +53,7 @@ def resume_with(options: JobOptions, name: BatchId) -> str:
         "--artifacts": options.artifacts,
         "--archive": options.archive,
         "--segment": options.segment,
+        "--limit": options.limit,
         "--home": options.home if str(options.home) != os.environ.get("EVALBUS_HOME") else None,
     }
     for option, value in given.items():

@@ -50,7 +50,7 @@ def run(
         list[str] | None, typer.Option("-T", metavar="NAME=VALUE", help="Of an Inspect task: an argument; repeatable.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Of an Inspect task: runs of each sample.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Of an Inspect task: the first samples only.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The first cases only.")] = None,
 ) -> None:
     """Run a suite to its closed snapshot, over many processes.
 
@@ -59,13 +59,15 @@ def run(
     evalbus run inspect:examples/inspect/tasks.py@addition --workers 4
     """
     from bus.home import home_directory  # noqa: PLC0415
-    from workers.inspecting.target import with_options  # noqa: PLC0415
+    from workers.inspecting.target import is_target, plain, with_options  # noqa: PLC0415
     from workers.job import log_directory, run_job  # noqa: PLC0415
     from workers.job_options import JobOptions  # noqa: PLC0415
     from workers.results.outcome import render  # noqa: PLC0415
 
+    of_task = limit if guard(lambda: is_target(plain(suite))) else None  # to a task, its options are a part of its name
     options = JobOptions(
-        suite=guard(lambda: with_options(suite, model, task_arg or (), epochs, limit)),
+        suite=guard(lambda: with_options(suite, model, task_arg or (), epochs, of_task)),
+        limit=limit if of_task is None else None,
         workers=workers,
         scorers=scorers,
         url=url,
@@ -108,6 +110,7 @@ def rescore(
     durability: DurabilityOption = Durability.STANDARD,
     archive: ArchiveTo = None,
     segment: SegmentSize = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The first cases only, as the batch has them.")] = None,
 ) -> None:
     """Score a closed batch's runs again, under another judge. It is a new batch, and the old one stands.
 
@@ -135,6 +138,7 @@ def rescore(
         archive=archive,
         segment=segment,
         source=guard(lambda: batch_name(batch)),
+        limit=limit,
     )
     outcome = guard(lambda: run_job(options))
     logs = log_directory(home_directory(home), outcome.batch)

@@ -99,9 +99,9 @@ def with_options(
         return found
     if not is_target(found):
         raise InputError(
-            "--model, -T, --epochs and --limit are for Inspect tasks",
+            "--model, -T and --epochs are for Inspect tasks",
             file=path,
-            remedy="name one: inspect:FILE.py@task; a suite says such things in its file",
+            remedy="name one: inspect:FILE.py@task; a suite says it in its file, the model perhaps in EVALBUS_MODEL",
         )
     return found.with_name(
         f"{found.name}{'&' if '?' in found.name else '?'}{urlencode(told, quote_via=quote, safe='')}"
