@@ -98,6 +98,7 @@ async def test_in_a_workflow_the_step_says_all_of_it(stage: Stage) -> None:
     assert (stage.root / "summary.md").read_text().startswith("## evalbus gate: failed")
     gate, runs = JUnitXml.fromfile(str(stage.root / "junit.xml"))
     assert (gate.failures, runs.tests, runs.failures, runs.errors) == (1, 8, 2, 2)
+    assert [each.result[0].text for each in runs if each.name == "wrong#1"] == ["answer: 2\ntarget: 1"]
     quiet = await stage.start("gate", "nightly", "--no-github", env=env).end()
     assert "::" not in quiet.out
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,15 @@ from rich.console import Console
 
 from bus.errors import InputError
 from bus.port import BatchStatus
+from bus.types import RunId
 from tests.gated import HOSTILE, found
 from tests.suites import MINIMAL, make_suite
+from workers.cases import Case
 from workers.gating import github
 from workers.gating.command import GateOptions, Verdict, judge, tell
 from workers.gating.sources import Found
 from workers.gating.visible import markdown, property_of, said, visible
+from workers.results.showing import Shown
 
 BINS = {"a#1": "pass", "b#1": "fail"}
 INJECTED = "x\n::error title=you::were\r\n##[error]hacked %0A::set-output name=a::b"
@@ -116,7 +120,7 @@ def test_the_summary_has_the_rules_the_number_the_table_and_what_did_not_pass(tm
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert text.startswith("## evalbus gate: failed\n")
     assert "| pass&#95;rate | 0.5000 | &#62;&#61; 0.9 | missed |" in rows
-    assert "| c&#35;1 | no score&#58; poison | it died |" in rows
+    assert "| c&#35;1 | no score&#58; poison | it died |  |" in rows
     assert "| x | 2 | 1 | 2 | 0.5000 |" in next(row for row in rows if row.startswith("| x"))
     assert "### 2 runs did not pass" in text
 
@@ -178,6 +182,17 @@ def test_a_cell_is_one_line_of_letters_and_references(text: str) -> None:
     made = markdown(text)
     assert re.sub(r"&#(\d+);", lambda found: chr(int(found[1])), made) == visible(text)
     assert not re.search(r"[!-%'-/:<-@\[-`{-~](?!\d*;)", made.replace("&#", ""))
+
+
+@pytest.mark.parametrize("bad", HOSTILE, ids=repr)
+def test_what_was_answered_and_what_was_wanted_stand_in_their_cells(bad: str) -> None:
+    """Who looks at a red build wants to know that first. A long answer is cut, and none leaves its row."""
+    shown = Shown(RunId("a#1"), "fail", bad + "x" * 1_000, "0", "", Case("a", "", "yes|no"), ())
+    verdict = judged(replace(found({"a#1": "fail"}), wrong={RunId("a#1"): shown}), min_pass_rate=0.5)
+    (row,) = [line for line in github.summary(verdict.found, None).splitlines() if line.startswith("| a&#35;1")]
+    assert row.endswith("xxx… | yes&#124;no |")
+    assert cells(row) == 4
+    assert len(row) < 1_500
 
 
 def test_a_large_batch_does_not_fill_the_summary() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ from hypothesis import strategies as st
 from junitparser import Error, Failure, JUnitXml
 
 from bus.port import BatchStatus
+from bus.types import RunId
 from tests.gated import HOSTILE, found
+from workers.cases import Case
 from workers.gating.command import GateOptions, judge
 from workers.gating.junit import junit
 from workers.gating.sources import Found
+from workers.results.showing import Shown
 
 NOW = datetime(2026, 1, 2, 3, 4, 5)  # the format has no place for a zone
 SCHEMA = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
@@ -47,6 +51,18 @@ def test_wrong_is_a_failure_missing_is_an_error_and_right_is_neither() -> None:
     read = JUnitXml.fromstring(made.encode())
     counts = [(suite.name, suite.tests, suite.failures, suite.errors) for suite in read]
     assert counts == [("nightly", 3, 1, 1)]
+
+
+@pytest.mark.parametrize("bad", ["4", *HOSTILE], ids=repr)
+def test_a_failure_has_what_was_answered_and_what_was_wanted(bad: str) -> None:
+    """Also what a judge said, whose grade stands in the message; a line each, whatever they are made of."""
+    shown = Shown(RunId("b#1"), "fail", bad, "I", "", Case("b", "", 5), (), judgement="wrong. GRADE: I")
+    made = text(replace(found({"b#1": "fail"}), wrong={RunId("b#1"): shown}))
+    (wrong,) = named(made, "b#1")
+    assert wrong.message == "fail, scored I"
+    first, *rest = wrong.text.split("\n")
+    assert first.startswith("answer: ")
+    assert rest == ["target: 5", "judgement: wrong. GRADE: I"]
 
 
 def test_each_rule_is_a_test_case_of_its_own() -> None:

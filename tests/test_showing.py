@@ -116,7 +116,7 @@ async def test_the_file_has_all_of_it(stage: ModelStage, tmp_path: Path) -> None
     """A JSON object a run, nothing cut."""
     assert await table(stage, output=tmp_path / "all.jsonl") == [f"3 runs in {tmp_path / 'all.jsonl'}"]
     rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
-    asked, said = {"input": "two", "target": "2"}, {"answer": "too" * 40, "value": "0", "detail": ""}
+    asked, said = {"input": "two", "target": "2", "metadata": {}}, {"answer": "too" * 40, "value": "0", "detail": ""}
     assert rows[1] == {"run": "b#1", "verdict": "fail", **asked, **said}
     assert (rows[2]["answer"], rows[2]["verdict"]) == (None, "solver_error")
 
@@ -182,5 +182,8 @@ async def test_what_the_judge_said_stands_beside_its_grade(server: Target, lab: 
     stage.scorer()
     await stage.closed()
     assert "value      C: It greets. GRADE: C\n" in await in_full(stage, A)
+    await table(stage, output=tmp_path / "all.jsonl")
+    row = json.loads((tmp_path / "all.jsonl").read_text())
+    assert (row["value"], row["judgement"]) == ("C", "It greets. GRADE: C")
     await stage.aclose()
     redaction.forget()

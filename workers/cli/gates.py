@@ -118,7 +118,8 @@ def gate(
     )
     guard(lambda: command.check_options(options))
     named = [batch] if no_worse_than is None else [batch, no_worse_than]
-    found, *before = _found(named, url, home, plane)
+    shown = options.junit_file is not None or options.on_github
+    found, *before = _found(named, url, home, plane, suite, answers=shown)
     verdict = guard(lambda: command.judge(found, before[0] if before else None, options))
     guard(lambda: command.tell(verdict, options, console()))
     raise typer.Exit(verdict.outcome.gate.exit_code)
@@ -252,8 +253,16 @@ def _numbers(written: str | None) -> list[int]:
     return sorted({int(word) for word in words})
 
 
-def _found(named: Sequence[str], url: str | None, home: Path | None, plane: Plane) -> list[Found]:
-    """Each, in order: files without a server, all others from one connection."""
+def _found(
+    named: Sequence[str],
+    url: str | None,
+    home: Path | None,
+    plane: Plane,
+    suite: Path | None = None,
+    *,
+    answers: bool = False,
+) -> list[Found]:
+    """Each, in order: files without a server, all others from one connection; the first with `answers`."""
     from workers.gating.sources import from_bus, from_file  # noqa: PLC0415
     from workers.histories.history_files import is_history  # noqa: PLC0415
 
@@ -261,7 +270,7 @@ def _found(named: Sequence[str], url: str | None, home: Path | None, plane: Plan
     others = [one for one in dict.fromkeys(named) if one not in files]
 
     async def fetch(bus: ServerBus) -> dict[str, Found]:
-        return {one: await from_bus(bus, one) for one in others}
+        return {one: await from_bus(bus, one, suite, answers=answers and one == named[0]) for one in others}
 
     live = with_bus(fetch, url, home, plane) if others else {}
     sys.stdout.flush()

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bus.errors import InputError
+from bus.types import RunId
+from workers.brief import brief
 from workers.gating.figures import Figures, Group
 from workers.gating.gate import GateVerdict, GateWord
 from workers.gating.sources import Found
@@ -27,6 +29,7 @@ __all__ = ["annotated", "commands_stopped", "is_on_github", "summary", "write_su
 
 _RUNS = 50  # named in the summary, of which a step may write 1 MiB; all are in the JUnit file
 _GROUPS = 100
+_CELL = 200  # characters of an answer, or of a target
 _WORDS = 1_000  # characters of one annotation that people still read
 
 
@@ -91,7 +94,7 @@ def summary(found: Found, figures: Figures | None) -> str:
         for field, groups in figures.groups.items():
             lines += _groups(field, groups)
         lines += _changed(figures)
-    lines += _missed(outcome)
+    lines += _missed(found)
     return "\n".join(lines) + "\n"
 
 
@@ -140,17 +143,27 @@ def _changed(figures: Figures) -> list[str]:
     return [f"### {title}", "", *_table(["case", "in the baseline", "here"], rows), *more]
 
 
-def _missed(outcome: Outcome) -> list[str]:
+def _missed(found: Found) -> list[str]:
     """Runs that did not pass, and runs that are not known."""
+    outcome = found.outcome
     passing = next(iter(outcome.bins))
     wrong: Mapping[str, str] = {run: bin_ for run, bin_ in outcome.runs.items() if bin_ != passing}
-    both = [[run, bin_, ""] for run, bin_ in wrong.items()]
-    both += [[run, f"no score: {why}", outcome.hole_details.get(run, "")] for run, why in outcome.hole_runs.items()]
+    both = [[run, bin_, *_answered(found, run)] for run, bin_ in wrong.items()]
+    both += [[run, f"no score: {why}", outcome.hole_details.get(run, ""), ""] for run, why in outcome.hole_runs.items()]
     if not both:
         return []
     both.sort(key=lambda row: case_and_trial(row[0]))
     more = [f"And {len(both) - _RUNS} more.", ""] if len(both) > _RUNS else []
-    return [f"### {len(both)} runs did not pass", "", *_table(["run", "", ""], both[:_RUNS]), *more]
+    titles = ["run", "", "answer, or what was said last", "target"]
+    return [f"### {len(both)} runs did not pass", "", *_table(titles, both[:_RUNS]), *more]
+
+
+def _answered(found: Found, run: str) -> list[str]:
+    shown = found.wrong.get(RunId(run))
+    if shown is None:
+        return [found.said.get(RunId(run), ""), ""]
+    told = shown.told()
+    return [brief(told["answer"], _CELL), brief(told["target"], _CELL)]
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -20,6 +20,7 @@ from workers.gating.gate import GateVerdict, GateWord
 from workers.gating.sources import Found
 from workers.gating.visible import visible
 from workers.results.outcome import Outcome
+from workers.results.showing import Shown
 from workers.statistics.results import case_and_trial
 
 __all__ = ["junit", "write_junit"]
@@ -69,8 +70,9 @@ def _runs(root: ElementTree.Element, found: Found, now: datetime) -> None:
         if (why := outcome.hole_runs.get(run)) is not None:
             _add(case, "error", why, outcome.hole_details.get(run) or why, "no score: it is missing, not wrong")
         elif (bin_ := outcome.runs[run]) != passing:
-            said = found.said.get(run, "")
-            _add(case, "failure", bin_, f"{bin_}, scored {values.get(run, '')}".rstrip(), said)
+            said, shown = found.said.get(run, ""), found.wrong.get(run)
+            value = values.get(run, "") if shown is None else shown.value
+            _add(case, "failure", bin_, f"{bin_}, scored {value}".rstrip(), *_answered(shown), said)
     _close(suite)
 
 
@@ -122,9 +124,15 @@ def _case(suite: ElementTree.Element, place: str, name: str) -> ElementTree.Elem
     return ElementTree.SubElement(suite, "testcase", {"classname": place, "name": _text(name), "time": "0"})
 
 
-def _add(case: ElementTree.Element, kind: str, type_: str, message: str, more: str = "") -> None:
+def _answered(shown: Shown | None) -> list[str]:
+    if shown is None:
+        return []
+    return [f"{what}: {text}" for what, text in shown.told().items() if text]
+
+
+def _add(case: ElementTree.Element, kind: str, type_: str, message: str, *more: str) -> None:
     one = ElementTree.SubElement(case, kind, {"type": _text(type_), "message": _text(message)})
-    one.text = _text(more) or None
+    one.text = "\n".join(_text(line) for line in more if line) or None
 
 
 def _package(name: str) -> str:

@@ -17,10 +17,12 @@ from workers.naming import batch_name
 from workers.results.derived import Derived, Deriving, derived_outcome, joined, snapshot_of
 from workers.results.fetching import fetched
 from workers.results.outcome import Outcome
+from workers.results.showing import Shown, shown_of
 from workers.ticking import ticking
 
 __all__ = ["Found", "from_bus", "from_file"]
 
+_ANSWERS = 1_000
 _TICK = 20_000  # lines between two looks at the progress
 
 
@@ -43,6 +45,8 @@ class Found:
     """Where its suite lies on the machine that made it; empty for a file, which may come from any."""
     said: Mapping[RunId, str] = field(default_factory=dict)
     """Run to what was said of its end, for those that were scored too."""
+    wrong: Mapping[RunId, Shown] = field(default_factory=dict)
+    """What was answered, for runs that did not pass, where that was asked for; a thousand at most."""
 
     def freeze(self, file: Path) -> None:
         """See `workers.gating.snapshot_file`. Raises InputError."""
@@ -51,10 +55,15 @@ class Found:
         freeze(Frozen(self.outcome, self.snapshot, self.suite, self.suite_digest, self.candidate, self.gate), file)
 
 
-async def from_bus(bus: ServerBus, named: str) -> Found:
-    """A batch on a server. Raises InputError when there is none of that name."""
+async def from_bus(bus: ServerBus, named: str, suite: Path | None = None, *, answers: bool = False) -> Found:
+    """A batch on a server. Raises InputError when there is none of that name.
+
+    `answers`: what those that did not pass answered, too, and what `suite`, or the one that it was made of, wanted.
+    """
     batch = await fetched(bus, batch_name(named))
     info, closing = batch.whole.info, batch.closing
+    passing = next(iter(batch.outcome.bins))
+    wrong = [run for run, bin_ in batch.outcome.runs.items() if bin_ != passing][:_ANSWERS] if answers else []
     spec = info.spec
     return Found(
         outcome=batch.outcome,
@@ -67,6 +76,7 @@ async def from_bus(bus: ServerBus, named: str) -> Found:
         snapshot=None if closing is None else closing.snapshot,
         suite_path="" if info.imported else spec.suite_path,
         said={} if closing is None else closing.details,
+        wrong=await shown_of(bus, batch.whole, frozenset(wrong), suite) if wrong else {},
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +29,7 @@ from workers.naming import batch_name
 from workers.processes.held_loops import rows_with_held_loops
 from workers.rescoring import origin_of
 from workers.results.fetching import existing
-from workers.results.whole import Placed, rows_of, runs_of
+from workers.results.whole import Placed, Whole, rows_of, runs_of
 from workers.suite import load_suite
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ __all__ = [
     "in_full",
     "show_batch",
     "show_run",
+    "shown_of",
     "tell",
 ]
 
@@ -71,12 +72,21 @@ class Shown:
     """What its solver or scorer said last."""
     case: Case | None
     events: Sequence[Mapping[str, Any]]
+    judgement: str = ""
+    """What a model that judged said, word for word; its grade is the value."""
+
+    def told(self) -> dict[str, str]:
+        """What it answered, what was wanted, what a model that judged said: each as text, empty where there is none."""
+        target = "" if self.case is None else _text(self.case.target)
+        return {"answer": self.answer or "", "target": target, "judgement": self.judgement}
 
     def as_json(self) -> dict[str, Json]:
         """A line of the file."""
-        known = {} if self.case is None else {"input": self.case.input, "target": self.case.target}
+        case = self.case
+        known = {} if case is None else {"input": case.input, "target": case.target, "metadata": case.metadata}
         said = {"answer": self.answer, "value": self.value, "detail": self.detail}
-        return {"run": self.run, "verdict": self.verdict, **known, **said}
+        judged = {"judgement": self.judgement} if self.judgement else {}
+        return {"run": self.run, "verdict": self.verdict, **known, **said, **judged}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,7 @@ async def show_batch(
     rows = await rows_of(bus, whole)
     check_only(only, {*whole.info.spec.bins, *(_verdict(each.row) for each in rows)})
     wanted = [each for each in rows if not only or _verdict(each.row) in only]
-    found = [one async for one in _shown(bus, wanted, cases)]
+    found = [one async for one in _shown(bus, wanted, cases, judged=output is not None)]
     tell(found, batch, only, output, console, (_verdict(each.row) for each in rows))
     if cases.remark:
         console.print(cases.remark, soft_wrap=True, markup=False)
@@ -139,11 +149,25 @@ async def show_run(bus: ServerBus, batch: str, run: str, suite: Path | None, con
     part = known[run]
     cases = _cases(whole.info, suite)
     rows = [Placed(part, row) for row in await rows_with_held_loops(bus, part.spec.batch, [RunId(run)])]
-    async for one in _shown(bus, rows, cases):
-        for line in in_full(batch, replace(one, value=await _judgement(bus, part.spec.batch, one.value))):
+    async for one in _shown(bus, rows, cases, judged=True):
+        for line in in_full(batch, one):
             console.print(line, soft_wrap=True, markup=False)
     if cases.remark:
         console.print(cases.remark, soft_wrap=True, markup=False)
+
+
+async def shown_of(bus: ServerBus, whole: Whole, runs: Collection[str], suite: Path | None) -> dict[RunId, Shown]:
+    """Some runs without their transcripts; their targets only where the suite can be read."""
+    try:
+        cases = _cases(whole.info, suite)
+    except InputError:
+        cases = Cases({})
+    rows = []
+    for part in whole.parts:
+        at = await bus.of(part.spec.batch)
+        names = [run for run in await at.run_ids(part.spec.batch) if run in runs]
+        rows += [Placed(part, row) for row in await at.rows(part.spec.batch, names)]
+    return {one.run: replace(one, events=()) async for one in _shown(bus, rows, cases, judged=True)}
 
 
 def cases_of(place: Path, digest: Digest) -> Cases:
@@ -177,11 +201,12 @@ def _verdict(row: RunRow) -> str:
     return row.hole if row.state is RunState.HOLE else row.bin if row.state is RunState.SCORED else row.state.value
 
 
-async def _shown(bus: ServerBus, rows: Sequence[Placed], cases: Cases) -> AsyncIterator[Shown]:
+async def _shown(bus: ServerBus, rows: Sequence[Placed], cases: Cases, *, judged: bool) -> AsyncIterator[Shown]:
+    """`judged`: with what a model that judged said."""
     origins = {name: await _origin(bus, at) for name, at in {each.batch: each.at for each in rows}.items()}
     for start in range(0, len(rows), _AT_ONCE):
         some = rows[start : start + _AT_ONCE]
-        for one in await asyncio.gather(*(_one(bus, each, origins[each.batch], cases) for each in some)):
+        for one in await asyncio.gather(*(_one(bus, each, origins[each.batch], cases, judged=judged) for each in some)):
             yield one
 
 
@@ -193,7 +218,7 @@ async def _origin(bus: ServerBus, at: BatchInfo) -> BatchId:
         return BatchId(at.spec.source)
 
 
-async def _one(bus: ServerBus, placed: Placed, origin: BatchId, cases: Cases) -> Shown:
+async def _one(bus: ServerBus, placed: Placed, origin: BatchId, cases: Cases, *, judged: bool) -> Shown:
     row = placed.row
     events = [event_of(event.payload) for event in await bus.transcript(origin, row.run)]
     answer: str | None = None
@@ -206,17 +231,18 @@ async def _one(bus: ServerBus, placed: Placed, origin: BatchId, cases: Cases) ->
                 answer = _ELSEWHERE
     elif placed.at.spec.source and not events and row.state in (RunState.SEALED, RunState.SCORING, RunState.SCORED):
         answer = AT_SOURCE
-    return Shown(row.run, _verdict(row), answer, row.value, row.detail, cases.of(row.run), events)
+    shown = Shown(row.run, _verdict(row), answer, row.value, row.detail, cases.of(row.run), events)
+    return await _judgement(bus, placed.batch, shown) if judged else shown
 
 
-async def _judgement(bus: ServerBus, part: BatchId, value: str) -> str:
-    """The value of a score; where a model judged, its grade and its words, which are kept beside the row."""
+async def _judgement(bus: ServerBus, part: BatchId, shown: Shown) -> Shown:
+    """Where a model judged, with its grade and its words, which are kept beside the row."""
     try:
-        kept = json.loads(value)
+        kept = json.loads(shown.value)
         said = await bus.get_blob(part, Digest(kept["judgement"]))
-        return f"{kept['grade']}: {said.decode()}"
+        return replace(shown, value=kept["grade"], judgement=said.decode())
     except (ValueError, TypeError, KeyError, ArtifactMissing):
-        return value
+        return shown
 
 
 def event_of(payload: str) -> Mapping[str, Any]:
@@ -249,7 +275,7 @@ def in_full(batch: str, one: Shown) -> Iterator[str]:
     yield from _block("answer", "none was sealed" if one.answer is None else one.answer)
     yield from _block("verdict", one.verdict)
     if one.value:
-        yield from _block("value", one.value)
+        yield from _block("value", f"{one.value}: {one.judgement}" if one.judgement else one.value)
     if one.detail:
         yield from _block("said", one.detail)
     if one.events:
