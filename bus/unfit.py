@@ -13,6 +13,7 @@ from bus.target import Target
 __all__ = ["GRANT", "SILENCE", "refused", "tls_hint", "unfit", "unreachable", "with_remedy"]
 
 SILENCE = 5.0  # seconds for connecting, and again for all answers together
+_OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 GRANT = "give it the rights with ACL SETUSER"
 
 
@@ -80,7 +81,9 @@ def _why(error: BaseException) -> str:
         case socket.gaierror():
             return "the name of the host is not known"
         case ssl.SSLCertVerificationError():
-            return f"its certificate is not trusted, {error.verify_message} (add ?ssl_ca_certs=FILE)"
+            named = error.verify_code in _OTHER_NAME
+            remedy = "name the server as its certificate does" if named else "add ?ssl_ca_certs=FILE"
+            return f"its certificate is not trusted, {error.verify_message.rstrip('.')} ({remedy})"
         case ssl.SSLError():
             return "TLS is not spoken there (redis:// is the plain form)"
         case OSError() if error.errno == errno.ECONNREFUSED or f"Errno {errno.ECONNREFUSED}" in text:

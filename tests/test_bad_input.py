@@ -95,7 +95,7 @@ def no_parquet(place: Path) -> list[str]:
         (
             edited('cases = "c.csv"\n' + MINIMAL[21:], **{"c.csv": "id;input;target\na;1;1\n"}),
             "suite/c.csv",
-            ":1: has no column 'id' (it has 'id;input;target') (its cells are parted by ';': save it with commas)",
+            ":1: has one column, 'id;input;target': its cells are parted by ';' (save it with commas)",
         ),
         (edited('cases = "no.jsonl"\n' + MINIMAL[21:]), "suite/suite.toml", ":1: cases: no such file: no.jsonl"),
         (edited("cases = \n" + MINIMAL), "suite/suite.toml", ":1: invalid TOML: "),

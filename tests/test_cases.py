@@ -110,7 +110,7 @@ class TestJsonLines:
         assert complaint(tmp_path / "d.csv") == "d.csv: is not a file"
         assert complaint(write(tmp_path, "c.xlsx", "")) == (
             "c.xlsx: cases cannot be read from a file ending in '.xlsx' "
-            "(use .jsonl (one JSON object a line), .csv or .parquet)"
+            "(use .jsonl (one JSON object a line), .csv, .tsv or .parquet)"
         )
 
 

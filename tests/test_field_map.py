@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow
@@ -9,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from bus.errors import InputError
-from workers.cases import Case, read_cases
+from workers.cases import Case, Json, read_cases
 from workers.suite import load_suite
 
 MAP = {"id": "qid", "input": "{context}\n\nQ: {question}", "target": "gold"}
@@ -55,6 +56,62 @@ def test_a_column_that_is_in_the_way_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("id,input,text\na,raw,clean\n")
     assert read_cases(path, fields={"input": "text"}) == (Case("a", "clean", None, {"column.input": "raw"}),)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_what_is_inside_a_column_is_named_by_its_path(tmp_path: Path, kind: str) -> None:
+    """As data sets of others are nested; a column of just that name comes first."""
+    row: dict[str, Json] = {
+        "id": "a",
+        "answers": {"text": ["Oslo", "oslo"]},
+        "answers.text": "no",
+        "ask": {"q": "capital?"},
+    }
+    path = tmp_path / f"data.{kind}"
+    if kind == "jsonl":
+        path.write_text(json.dumps(row) + "\n")
+    else:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), path)
+    whole = {"answers": row["answers"], "answers.text": "no", "ask": row["ask"]}
+    fields = {"input": "Q: {ask.q}", "target": "answers.text.1"}
+    assert read_cases(path, fields=fields) == (Case("a", "Q: capital?", "oslo", whole),)
+    assert read_cases(path, fields={"target": "answers.text"})[0].target == "no"
+
+
+def test_a_path_that_leads_to_nothing_is_told_with_its_row(tmp_path: Path) -> None:
+    """A target that is missing in one row must not become an empty one."""
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"id": "a", "m": {"gold": "x"}}\n{"id": "b", "m": {"gold": null}}\n{"id": "c", "m": {}}\n')
+    with pytest.raises(InputError) as found:
+        read_cases(path, "data.jsonl", fields={"target": "m.gold"})
+    assert str(found.value) == (
+        "data.jsonl:3: has nothing at 'm.gold', which `fields` names: 'm' has no 'gold' "
+        "(change `fields` in the suite file)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "remedy"),
+    [
+        ("d.csv", "qid;q", "parted by ';' (save it with commas)"),
+        ("d.csv", "qid\tq", "parted by '\\t' (call it .tsv)"),
+        ("d.tsv", "qid,q", "parted by ',' (save it with tabs)"),
+    ],
+)
+def test_cells_that_are_parted_otherwise_are_told_though_columns_are_named(
+    tmp_path: Path, name: str, header: str, remedy: str
+) -> None:
+    """Spreadsheets write semicolons in half of the world."""
+    (tmp_path / name).write_text(f"{header}\n1{header[3]}2\n")
+    with pytest.raises(InputError) as found:
+        read_cases(tmp_path / name, fields={"id": "qid"})
+    assert str(found.value).endswith(remedy)
+
+
+def test_tabs_part_the_cells_of_a_tsv(tmp_path: Path) -> None:
+    """It is a CSV file else, quotes and line breaks too."""
+    (tmp_path / "d.tsv").write_text('qid\tq\n7\t"two\nlines, and a\ttab"\n')
+    assert read_cases(tmp_path / "d.tsv", fields={"id": "qid", "input": "q"}) == (Case("7", "two\nlines, and a\ttab"),)
 
 
 def test_braces_can_be_written(tmp_path: Path) -> None:

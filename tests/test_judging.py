@@ -365,7 +365,7 @@ async def test_a_pattern_that_takes_for_ever_does_not_take_the_scorer(
         ("judge.txt", "none.txt", "scorer.prompt: no such file: none.txt"),
         ("MORE", 'system = "none.md"', "scorer.system: no such file: none.md"),
         ('grades = { C = "pass", I = "fail" }', "", "scorer: the kind 'model' needs grades"),
-        ('I = "fail"', 'I = "wrong"', "scorer.grades: 'I' is of the bin 'wrong' (the bins are pass, fail)"),
+        ('I = "fail"', 'I = "wrong"', "scorer.grades: 'I' is of the bin 'wrong' (the bins are pass, fail: others are "),
         ("MORE", "parse = 'GRADE'", "scorer: parse 'GRADE' has no group to be the grade"),
         ("MORE", "parse = '('", "scorer: parse '(' is not a regular expression"),
         ('I = "fail" }\nMORE', 'c = "fail" }\nignore_case = true', "scorer: grades: two are the same"),

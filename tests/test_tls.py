@@ -180,7 +180,8 @@ async def test_an_expired_certificate_is_refused(stage: Stage, expired: Secured)
 async def test_a_certificate_for_another_host_is_refused(stage: Stage, tls: Secured) -> None:
     """It is for `localhost`; asked for by its number, it is somebody else."""
     url = tls.url(AclRole.WORKER).replace("@localhost:", "@127.0.0.1:")
-    assert "certificate is not valid for '127.0.0.1'" in await refused(stage, url)
+    said = await refused(stage, url)
+    assert "certificate is not valid for '127.0.0.1' (name the server as its certificate does)" in said
 
 
 async def test_plain_text_against_tls_is_refused_and_says_what_to_ask(stage: Stage, tls: Secured) -> None:

@@ -190,7 +190,9 @@ class Suite(Table):
         for grade, bin_ in (self.scorer.grades or {}).items():
             if bin_ not in self.bins:
                 bins = ", ".join(self.bins)
-                raise ValueError(f"scorer.grades: {grade!r} is of the bin {bin_!r} (the bins are {bins})")
+                raise ValueError(
+                    f"scorer.grades: {grade!r} is of the bin {bin_!r} (the bins are {bins}: others are named in `bins`)"
+                )
         return self
 
     def at(self, place: Place) -> Suite:

@@ -1,4 +1,4 @@
-"""The rows of a data file: JSON lines, CSV or Parquet, each row with the place where it stands.
+"""The rows of a data file: JSON lines, CSV (`.tsv`: with tabs) or Parquet, each row with the place where it stands.
 
 Nothing is guessed and nothing is skipped: what cannot be read as a row is an `InputError` with file and line.
 What a row has to hold is not decided here (`workers.cases`).
@@ -37,7 +37,7 @@ class Row:
 
 
 def read_rows(path: Path, shown: Path | str, fields: FieldMap = _AS_THEY_ARE) -> Iterator[Row]:
-    """The rows of a `.jsonl`, `.csv` or `.parquet` file, by the names that cases have; `fields` says which is which.
+    """The rows of a `.jsonl`, `.csv`, `.tsv` or `.parquet` file, by the names that cases have, as `fields` says.
 
     Raises `InputError`; `shown` is the file's name in there.
     """
@@ -46,7 +46,7 @@ def read_rows(path: Path, shown: Path | str, fields: FieldMap = _AS_THEY_ARE) ->
         raise InputError(
             f"cases cannot be read from a file ending in {path.suffix!r}",
             file=shown,
-            remedy="use .jsonl (one JSON object a line), .csv or .parquet",
+            remedy="use .jsonl (one JSON object a line), .csv, .tsv or .parquet",
         )
     if not path.is_file():
         raise InputError("is not a file" if path.exists() else "no such file", file=shown)
@@ -95,7 +95,7 @@ def _json_rows(path: Path, shown: Path | str, fields: FieldMap) -> Iterator[Row]
         count += 1
         if fields.of:
             fields.check(list(value), shown, number)
-            value = _from_columns(fields.apply(value, count), shown, number)
+            value = _from_columns(fields.apply(value, count, shown, number), shown, number)
         yield Row(value, f"line {number}", number)
 
 
@@ -135,11 +135,13 @@ def _first_twice(names: Sequence[str]) -> str | None:
 
 def _csv_rows(path: Path, shown: Path | str, fields: FieldMap) -> Iterator[Row]:
     limit = csv.field_size_limit(MAX_CELL)
-    reader = csv.reader(io.StringIO(read_text(path, shown), newline=""), strict=True)
+    sign = "\t" if path.suffix.lower() == ".tsv" else ","
+    reader = csv.reader(io.StringIO(read_text(path, shown), newline=""), delimiter=sign, strict=True)
     try:
         header = next(reader, None)
         if header is None:
             return
+        _check_sign(header, sign, shown, fields)
         _check_columns(header, shown, fields, line=1)
         line, count = reader.line_num + 1, 0
         for cells in reader:
@@ -148,11 +150,11 @@ def _csv_rows(path: Path, shown: Path | str, fields: FieldMap) -> Iterator[Row]:
                     f"has {len(cells)} cells, the header has {len(header)}",
                     file=shown,
                     line=line,
-                    remedy="quote cells that hold a comma or a line break",
+                    remedy=f"quote cells that hold a {'tab' if sign != ',' else 'comma'} or a line break",
                 )
             if cells:
                 count += 1
-                row = fields.apply(dict(zip(header, cells, strict=True)), count)
+                row = fields.apply(dict(zip(header, cells, strict=True)), count, shown, line)
                 yield Row(_from_columns(row, shown, line), f"line {line}", line)
             line = reader.line_num + 1
     except csv.Error as error:
@@ -161,10 +163,14 @@ def _csv_rows(path: Path, shown: Path | str, fields: FieldMap) -> Iterator[Row]:
         csv.field_size_limit(limit)
 
 
-def _remedy(names: Sequence[str], near: str | None) -> str:
-    if len(names) == 1 and (between := next((sign for sign in (";", "\t", "|") if sign in names[0]), None)):
-        return f"its cells are parted by {between!r}: save it with commas"
-    return "write the name as id" if near else 'every case needs an id of its own: fields = { id = "COLUMN" }'
+def _check_sign(header: Sequence[str], sign: str, shown: Path | str, fields: FieldMap) -> None:
+    if len(header) != 1 or header[0] in ("id", *fields.columns()):
+        return
+    between = next((each for each in ";\t|," if each in header[0]), None)
+    if between is not None:
+        remedy = "call it .tsv" if between == "\t" else "save it with " + ("commas" if sign == "," else "tabs")
+        problem = f"has one column, {header[0]!r}: its cells are parted by {between!r}"
+        raise InputError(problem, file=shown, line=1, remedy=remedy)
 
 
 def _check_columns(names: Sequence[str], shown: Path | str, fields: FieldMap, line: int | None) -> None:
@@ -176,7 +182,7 @@ def _check_columns(names: Sequence[str], shown: Path | str, fields: FieldMap, li
             f"has no column 'id' (it has {have})",
             file=shown,
             line=line,
-            remedy=_remedy(names, near),
+            remedy="write the name as id" if near else 'every case needs an id of its own: fields = { id = "COLUMN" }',
         )
     if (twice := _first_twice(names)) is not None:
         raise InputError(f"has two columns {twice!r}", file=shown, line=line)
@@ -216,7 +222,7 @@ def _parquet_rows(path: Path, shown: Path | str, fields: FieldMap) -> Iterator[R
             for batch in file.iter_batches():
                 for row in batch.to_pylist():
                     number += 1
-                    yield Row(_from_columns(fields.apply(row, number), shown, None), f"row {number}")
+                    yield Row(_from_columns(fields.apply(row, number, shown, None), shown, None), f"row {number}")
     except (pyarrow.ArrowException, OSError) as error:
         what = f"is damaged after row {number}" if number else "is not a Parquet file"
         raise InputError(f"{what}: {str(error).splitlines()[0].rstrip('.')}", file=shown) from None
@@ -225,5 +231,6 @@ def _parquet_rows(path: Path, shown: Path | str, fields: FieldMap) -> Iterator[R
 _READERS: Final[Mapping[str, Callable[[Path, Path | str, FieldMap], Iterator[Row]]]] = {
     ".jsonl": _json_rows,
     ".csv": _csv_rows,
+    ".tsv": _csv_rows,
     ".parquet": _parquet_rows,
 }
