@@ -135,13 +135,12 @@ class BatchSpec:
     """The closed batch whose sealed runs are scored anew here; then nothing is admitted, and no solver runs."""
     part: Part | None = None
     """For a part of a partitioned batch: of what."""
+    first_of: int | None = None
+    """Runs of the whole suite, of which this batch, or the whole of which it is a part, was given the first ones."""
 
     def as_fields(self) -> dict[str, Any]:
-        """For JSON. `part` is left out where there is none, as in all batches of older releases."""
-        fields = asdict(self)
-        if self.part is None:
-            del fields["part"]
-        return fields
+        """For JSON. What came later and does not apply is left out: then it is as in all batches of older releases."""
+        return {name: value for name, value in asdict(self).items() if name not in _LATER or value is not None}
 
     @classmethod
     def from_json(cls, text: str | bytes) -> BatchSpec:
@@ -153,6 +152,8 @@ class BatchSpec:
             fields["part"] = Part(**fields["part"])
         return cls(**fields)
 
+
+_LATER = ("part", "first_of")
 
 FREE_HAND_BACKS: Final = 20
 """Of a run, before the next one counts as an attempt: see `hand_back` in `lua/include/run.lua`."""

@@ -132,19 +132,24 @@ async def test_four_workers_come_to_the_snapshot_of_one_also_where_names_have_bl
 
 
 async def test_the_first_cases_alone_are_a_batch_that_goes_on_and_is_scored_anew(stage: Stage) -> None:
-    """Its denominator is theirs. A name is resumed with what it was made with, and another number is refused."""
+    """Its denominator is theirs, and said to be. A name goes on as it was made; another number is refused."""
     suite = stage.suite(CASES, trials=2, gate="min_pass_rate = 0.6")
     run = ("run", suite, "--workers", 1, "--scorers", 1, "--batch", "few", "--json", "few.json")
     for limit in (("--limit", 1), ()):
-        assert (await stage.call(*run, *limit)).code == 0
+        done = await stage.call(*run, *limit)
+        assert done.code == 0 and "closed, 2 runs, the first of the suite's 12\n" in done.out, done.out
         told = _read(stage.root / "few.json")
         assert (told["intended"], told["runs"]) == (2, {run: RUNS[run] for run in ("c0#1", "c0#2")})
     assert (await stage.call(*run, "--limit", 2)).complaint.startswith(
         "batch 'few' has 2 runs, not 4 (leave --limit out"
     )
+    await stage.call("export", "few", "few.jsonl")
+    assert "closed, 2 runs, the first of the suite's 12\n" in (await stage.call("gate", "few.jsonl")).out
+    await stage.call("report", "few.jsonl", "-o", "few.html")
+    assert "plane, the first of the suite's 12</span>" in (stage.root / "few.html").read_text()
     anew = ("rescore", "few", "--judge", suite, "--scorers", 1)
     assert (await stage.call(*anew)).complaint.endswith("for the first N: --limit N)")
-    assert (await stage.call(*anew, "--limit", 1)).code == 0
+    assert "2 runs, the first of the suite's 12\n" in (await stage.call(*anew, "--limit", 1)).out
 
 
 async def test_what_goes_wrong_beside_the_answer_is_a_hole_by_its_name_and_below_the_quorum_exit_3(

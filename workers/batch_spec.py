@@ -52,6 +52,7 @@ def spec_of(suite: Suite, batch: BatchId, source: BatchSpec | None = None, plane
         limits=limits,
         tree_ignore=_sealed_without(suite) if source is None else source.tree_ignore,
         source="" if source is None else source.batch,
+        first_of=suite.first_of,
     )
 
 

@@ -235,6 +235,12 @@ class Suite(Table):
         """Runs in all: the denominator."""
         return len(self.cases) * self.trials
 
+    @property
+    def first_of(self) -> int | None:
+        """Runs that it would have with all its cases; None when it has them."""
+        whole = len(self.place.by_id) * self.trials
+        return whole if whole != self.intended else None
+
     def first(self, cases: int) -> Suite:
         """The same with its first cases only. Its digest stays: a batch of them is made from the same files."""
         kept = self.cases[:cases]

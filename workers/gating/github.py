@@ -87,7 +87,8 @@ def write_summary(text: str) -> None:
 def summary(found: Found, figures: Figures | None) -> str:
     """The batch and its gate in Markdown."""
     outcome, gate = found.outcome, found.outcome.gate
-    lines = [f"## evalbus gate: {gate.word.value}", "", f"Batch {markdown(outcome.batch)}, {outcome.state}.", ""]
+    batch = f"Batch {markdown(outcome.batch)}, {outcome.state}, {outcome.size}."
+    lines = [f"## evalbus gate: {gate.word.value}", "", batch, ""]
     lines += _rules(gate)
     lines += _number(outcome, figures)
     if figures is not None:

@@ -82,6 +82,7 @@ def _told(found: Found) -> Mapping[str, str]:
         "batch": outcome.batch,
         "plane": outcome.plane.value,
         "state": outcome.state,
+        "runs": outcome.size,
         "snapshot_id": outcome.snapshot_id,
         "suite_digest": found.suite_digest,
         "pass_rate": outcome.pass_rate,

@@ -116,7 +116,7 @@ def _derived(name: str, first: bytes, lines: BinaryIO) -> Derived:
 def _found(name: str, derived: Derived) -> Found:
     header, declared = derived.header, derived.declared
     return Found(
-        outcome=derived_outcome(header, derived.found),
+        outcome=derived_outcome(derived),
         name=name,
         suite=str(header.suite.get("name", "")),
         suite_digest=str(header.suite.get("digest", "")),

@@ -238,7 +238,7 @@ def _facts(known: Fetched, readers: Sequence[_Reader], lives: Lives) -> Facts:
     derived, beside = joined([reader.derived for reader in readers], alone=known.alone), known.beside
     header, found = derived.header, derived.found
     tokens = _tokens(header, found, beside)
-    outcome = derived_outcome(header, found, beside.said if beside is not None else {}, tokens.estimated or 0)
+    outcome = derived_outcome(derived, beside.said if beside is not None else {}, tokens.estimated or 0)
     prevented = together([reader.prevented() for reader in readers])
     if not outcome.status.ended:  # an open batch has no pass rate, and so none that it could be compared with
         prevented = tuple(replace(one, rate=()) for one in prevented)

@@ -151,11 +151,10 @@ def snapshot_of(header: Header, found: Replayed) -> Snapshot | None:
     return Snapshot(policy["intended"], policy["quorum"], bins, _sorted(found.holes), rows)
 
 
-def derived_outcome(
-    header: Header, found: Replayed, details: Mapping[RunId, str] | None = None, estimated: int = 0
-) -> Outcome:
+def derived_outcome(derived: Derived, details: Mapping[RunId, str] | None = None, estimated: int = 0) -> Outcome:
     """`details`: what was said at the ends of its runs. `estimated`: of its tokens those that are a guess."""
-    policy, status = header.policy, BatchStatus(found.status)
+    found, policy, first_of = derived.found, derived.header.policy, derived.declared.get("first_of")
+    status = BatchStatus(found.status)
     return Outcome(
         batch=BatchId(found.batch),
         plane=Plane(found.plane),
@@ -172,6 +171,7 @@ def derived_outcome(
         runs={run: found.rows[run].bin for run in sorted(found.rows)} if status.ended else {},
         tokens=Tokens(found.spent, found.durable, policy["limits"].get("budget"), estimated),
         rules=GateRules.from_mapping(policy["gate"]),
+        first_of=first_of if isinstance(first_of, int) else None,
     )
 
 

@@ -83,6 +83,8 @@ class Outcome:
     rules: GateRules
     compared: Compared | None = None
     """With the baseline that the rules name, where that is at hand."""
+    first_of: int | None = None
+    """Runs of the whole suite, when these are its first ones only."""
 
     @classmethod
     def of(
@@ -141,7 +143,14 @@ class Outcome:
             runs={row.run: row.bin for row in snapshot.rows},
             tokens=tokens,
             rules=rules,
+            first_of=spec.first_of,
         )
+
+    @property
+    def size(self) -> str:
+        """How many runs, in words: a number over some of a suite's cases must not pass for the suite's."""
+        runs = "1 run" if self.intended == 1 else f"{self.intended} runs"
+        return runs if self.first_of is None else f"{runs}, the first of the suite's {self.first_of}"
 
     @property
     def state(self) -> str:
@@ -244,8 +253,8 @@ def render(outcome: Outcome, console: Console, logs: Path | None = None) -> None
 
 def _lines(outcome: Outcome, logs: Path | None) -> list[_Line]:
     """The screen, as words."""
-    gate, many = outcome.gate, "1 run" if outcome.intended == 1 else f"{outcome.intended} runs"
-    lines = [_Line("batch", f"{outcome.batch} ({outcome.plane})", f"{outcome.state}, {many}", "bold")]
+    gate = outcome.gate
+    lines = [_Line("batch", f"{outcome.batch} ({outcome.plane})", f"{outcome.state}, {outcome.size}", "bold")]
     rate, interval, limits = outcome.pass_rate, outcome.interval, outcome.bounds
     if rate is None or interval is None or limits is None:
         lines.append(_Line("pass rate", "none", "; ".join(gate.why)))
