@@ -26,7 +26,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from bus.launch import server_binary
+from bus.server import ServerStatus, status
 from bus.target import Target
+from workers.chaos.several import free_ports
 
 _SETTINGS = {"appendonly": "yes", "save": '""', "dir": ".", "logfile": "server.log"}
 
@@ -122,12 +124,31 @@ def wait_for(condition: Callable[[], object], what: str, *, timeout: float = 60.
         time.sleep(0.005)
 
 
+def answered(home: Path) -> ServerStatus:
+    """How things stand with an embedded server, which has answered.
+
+    A look asks it once, and waits for a second: on a busy machine that may be too short.
+    """
+    found: list[ServerStatus] = []
+
+    def known() -> bool:
+        found.append(status(home))
+        return found[-1].pid is not None
+
+    wait_for(known, "the server to say who it is")
+    return found[-1]
+
+
+def pid_of(home: Path) -> int:
+    """The embedded server's process."""
+    pid = answered(home).pid
+    assert pid is not None
+    return pid
+
+
 def free_port() -> int:
-    """A loopback port that nobody had a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nobody has, and that only a server is given from now on."""
+    return free_ports(1)[0]
 
 
 def _listens(target: Target) -> bool:

@@ -18,11 +18,11 @@ import pytest
 from bus.connection import Endpoint, ServerFacts, Target, check_fit, parse_url
 from bus.errors import InputError, ServerUnfit, ServerUnreachable
 from bus.rights import ARCHIVING, COMMANDS, PRUNING
-from bus.server import status, stop
+from bus.server import stop
 from bus.target import Tls
 from bus.types import Plane
 from bus.wire import Wire
-from tests.servers import Kind, Missing, RealServer, binary, free_port, running, wait_for
+from tests.servers import Kind, Missing, RealServer, binary, free_port, pid_of, running, wait_for
 
 WORD = "secret"
 ODD = "a/?#@z"
@@ -385,9 +385,10 @@ async def test_tls_and_none_are_told_apart_as_well_as_can_be(
 ) -> None:
     """A server without TLS waits for the rest of what looks like a command; one with TLS hangs up on a command."""
     async with scripted(b"", greeting=b"") as target:
-        monkeypatch.setattr("bus.fitness.SILENCE", 0.2)
-        hidden = dataclasses.replace(target, tls=Tls(verify=False))
-        assert "is TLS spoken there?" in await silence(hidden)
+        with monkeypatch.context() as impatient:
+            impatient.setattr("bus.fitness.SILENCE", 0.2)
+            hidden = dataclasses.replace(target, tls=Tls(verify=False))
+            assert "is TLS spoken there?" in await silence(hidden)
     async with scripted(None) as target:
         assert "write rediss://" in await silence(target)
 
@@ -401,9 +402,7 @@ async def test_an_endpoint_without_a_url_is_the_embedded_server(tmp_path: Path) 
     facts: ServerFacts = await check_fit(endpoint.target)
     assert facts.title.startswith("Valkey 9") and facts.aof and facts.warnings == ()
     assert not await endpoint.ensure()
-    pid = status(tmp_path / "home").pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    os.kill(await asyncio.to_thread(pid_of, tmp_path / "home"), signal.SIGKILL)
     assert await endpoint.ensure()
     assert (await check_fit(endpoint.target)).run_id != facts.run_id
     await endpoint.aclose()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from bus.errors import InputError, ServerError, ServerUnfit
 from bus.home import Home, home_directory
 from bus.server import EmbeddedServer, start_pinned, status, stop
 from bus.server_url import parse_url
-from tests.servers import wait_for
+from tests.servers import answered, pid_of, running, wait_for
 
 _USER = """
 import sys
@@ -77,20 +77,6 @@ def told_url(process: subprocess.Popen[str]) -> str:
     """The URL that a `user_process` printed, when it is a user."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
-
-
-def pid_of(home: Path) -> int:
-    """The server's process. A look asks it once, and waits for a second: on a busy machine it may not have answered."""
-    found: list[int] = []
-
-    def known() -> bool:
-        pid = status(home).pid
-        if pid is not None:
-            found.append(pid)
-        return bool(found)
-
-    wait_for(known, "the server to say who it is")
-    return found[0]
 
 
 def parent_of(pid: int) -> int:
@@ -149,14 +135,23 @@ def test_threads_that_ensure_at_the_same_time_start_one_server(home: Path) -> No
 
 
 def test_it_starts_in_the_time_of_a_blink(home: Path) -> None:
-    """150 ms is the aim on an idle machine; the bound is for a wait that crept in, and a busy one may try again."""
-    took: list[float] = []
-    while min(took, default=2.0) >= 1.5 and len(took) < 10:
-        started = time.perf_counter()
-        with EmbeddedServer.open(home):
-            took.append(time.perf_counter() - started)
+    """150 ms is the aim on an idle machine; the bound is for a wait that crept in, and a busy one may try again.
+
+    Nor is it held to more than a machine can do that takes long for the server's program alone.
+    """
+    for _ in range(10):
+        alone, took = seconds_until_open(running), seconds_until_open(lambda: EmbeddedServer.open(home))
         stop(home)
-    assert min(took) < 1.5, took
+        if took < max(1.5, 10 * alone):
+            return
+    pytest.fail(f"{took:.1f} s; the program alone: {alone:.1f} s")
+
+
+def seconds_until_open(server: Callable[[], contextlib.AbstractContextManager[object]]) -> float:
+    """How long it takes to be there."""
+    started = time.perf_counter()
+    with server():
+        return time.perf_counter() - started
 
 
 def test_a_killed_server_is_started_again_on_its_data(home: Path) -> None:
@@ -251,16 +246,17 @@ def test_one_who_opens_while_it_ends_gets_a_server_that_stays(home: Path) -> Non
 def test_a_pinned_server_stays_until_it_is_stopped(home: Path) -> None:
     """`evalbus server start` and `stop`, with and without users."""
     started = start_pinned(home)
-    assert started.running and started.pinned and not started.in_use and started.pid
+    assert started.running and started.pinned and not started.in_use
+    pid = pid_of(home)
     with EmbeddedServer.open(home):
         assert status(home).in_use
         kept = stop(home)
         assert kept.running and kept.in_use and not kept.pinned, "a run that is going on is not cut off"
         start_pinned(home)
     time.sleep(0.3)  # three looks of the keeper at the locks
-    assert pid_of(home) == started.pid
+    assert pid_of(home) == pid
     assert not stop(home).running
-    assert gone(started.pid)
+    assert gone(pid)
 
 
 def test_a_pinned_server_that_was_killed_is_pinned_when_it_is_back(home: Path) -> None:
@@ -284,7 +280,7 @@ def test_the_status_names_what_runs(home: Path) -> None:
     """Version, place and size, for a person."""
     with EmbeddedServer.open(home) as server, client(server) as here:
         here.set("key", "value")
-        found = status(home)
+        found = answered(home)
         assert found.running and found.in_use and not found.pinned and found.url == server.url
         assert found.version is not None and re.fullmatch(r"\d+\.\d+\.\d+", found.version)
         assert found.directory == home / "server" and found.aof_bytes > len("SET key value")
@@ -358,7 +354,7 @@ def test_a_home_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     """A file where the directory should be; the same way a read-only disk fails."""
     (tmp_path / "home").write_text("")
     with pytest.raises(
-        InputError, match=r"^\S+/home: .*file exists \(name a directory .*: --home DIR, or EVALBUS_HOME\)$"
+        InputError, match=r"^.+/home: .*file exists \(name a directory .*: --home DIR, or EVALBUS_HOME\)$"
     ):
         EmbeddedServer.open(tmp_path / "home")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -14,6 +15,7 @@ from workers.chaos.server import Process, ask
 __all__ = ["free_ports", "replication", "until"]
 
 _PATIENCE = 60.0  # seconds for what must come
+_TAKEN: list[socket.socket] = []
 _AWAY = (ReplyError, ServerUnfit, ServerUnreachable)
 
 
@@ -37,12 +39,20 @@ async def replication(one: Process) -> Mapping[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback on which nobody listens now."""
+    """Ports of loopback on which nobody listens, and which only a server is given while this process lives.
+
+    On Linux each stays taken by a socket that never listens. A server, which says SO_REUSEADDR as well, may have it all
+    the same; the near end of a connection may not, nor may whoever asks for any port: else it would be gone when a
+    server that was killed comes back.
+    """
     taken = [socket.socket() for _ in range(count)]
-    try:
-        for one in taken:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in taken]
-    finally:
+    for one in taken:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind(("127.0.0.1", 0))
+    ports = [int(one.getsockname()[1]) for one in taken]
+    if sys.platform == "linux":
+        _TAKEN.extend(taken)
+    else:
         for one in taken:
             one.close()
+    return ports
