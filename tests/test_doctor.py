@@ -20,6 +20,7 @@ from bus.target import Tls
 from bus.types import BatchId, Plane
 from tests.batches import Batch
 from tests.servers import RealServer, running
+from tests.waiting import PATIENCE
 from workers.checkup.batches import judge_left
 from workers.checkup.findings import Finding, Level, exit_code
 from workers.checkup.machine import judge_machine
@@ -29,8 +30,10 @@ from workers.cli import app
 
 
 def doctor(*words: object) -> Result:
-    """Its command, in this process."""
-    return CliRunner().invoke(app, ["doctor", *map(str, words)])
+    """Its command, in this process. That a machine which does much else answers slowly is no illness of the server."""
+    with pytest.MonkeyPatch.context() as patient:
+        patient.setattr("workers.checkup.server._SLOW", PATIENCE)
+        return CliRunner().invoke(app, ["doctor", *map(str, words)])
 
 
 def of(findings: list[Finding], question: str) -> list[Finding]:

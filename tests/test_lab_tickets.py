@@ -291,7 +291,10 @@ async def test_a_page_elsewhere_cannot_reach_a_lab_by_a_name_for_loopback(client
 async def test_a_key_is_asked_for_and_never_written_down(tmp_path: Path) -> None:
     """OpenAI's and Anthropic's header; the log and the counts hold neither key nor prompt."""
     log = tmp_path / "lab.jsonl"
-    async with Lab(api_key="canary-key", log=log) as lab, httpx.AsyncClient(base_url=lab.url) as client:
+    async with (
+        Lab(api_key="canary-key", log=log) as lab,
+        httpx.AsyncClient(base_url=lab.url, timeout=PATIENCE) as client,
+    ):
         body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "canary-prompt"}]}
         for path, headers, status in (
             ("/v1/chat/completions", {}, 401),
@@ -363,12 +366,12 @@ def test_the_command_prints_its_url_first_and_ends_when_told(told: signal.Signal
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as lab:
         assert lab.stdout is not None
         url = lab.stdout.readline().strip()
-        assert httpx.get(f"{url}/lookup?key=a").status_code == 503
+        assert httpx.get(f"{url}/lookup?key=a", timeout=PATIENCE).status_code == 503
         host, _, port = url.removeprefix("http://").partition(":")
         with socket.create_connection((host, int(port))) as hung:
             hung.sendall(b"GET /slow?seconds=60 HTTP/1.1\r\nHost: localhost\r\nLab-Mischief: none\r\n\r\n")
             lab.send_signal(told)
-            rest, errors = lab.communicate(timeout=60)
+            rest, errors = lab.communicate(timeout=PATIENCE)
         assert lab.returncode == 0, errors
         assert not rest
         assert "Traceback" not in errors

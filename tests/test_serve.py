@@ -688,7 +688,7 @@ async def test_beyond_the_loopback_a_token_is_made_up_and_said_once(valkey: Real
         await eventually(listens, "the address")
         found = re.fullmatch(r"http://[^/:]+:(\d+)/\?token=([\w-]{32})\n", command.out.read_text())
         assert found is not None
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{found[1]}") as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{found[1]}", timeout=PATIENCE) as client:
             assert (await client.get("/")).status_code == 401
             assert (await client.get("/", headers={"Authorization": f"Bearer {found[2]}"})).status_code == 200
         command.process.send_signal(signal.SIGTERM)

@@ -43,7 +43,7 @@ async def test_the_list_leads_to_a_batch_and_back(server: Target) -> None:
         await seat.until(lambda: isinstance(seat.app.screen, BatchScreen), "the batch's screen")
         await seat.sees("0 of 3 runs have ended")
         await seat.pilot.press("escape")
-        assert seat.app.screen is first
+        await seat.until(lambda: seat.app.screen is first, "the list that was left")
 
 
 async def test_the_screen_follows_the_batch_until_it_has_closed(server: Target) -> None:
@@ -77,7 +77,7 @@ async def test_who_holds_what_and_who_was_refused_lead_to_the_run_in_words(serve
         await seat.until(lambda: isinstance(seat.app.screen, RunScreen), "the run's screen")
         await seat.sees("worker w1, generation 1: fell silent, and was preempted")
         await seat.pilot.press("escape")
-        assert isinstance(seat.app.screen, BatchScreen)
+        await seat.until(lambda: isinstance(seat.app.screen, BatchScreen), "the batch's screen")
 
 
 async def test_the_cursor_stays_on_its_row_when_others_come_and_go(server: Target) -> None:
@@ -89,6 +89,7 @@ async def test_the_cursor_stays_on_its_row_when_others_come_and_go(server: Targe
         await seat.until(lambda: table.row_count == 2, "both runs")
         table.focus()
         await seat.pilot.press("down")
+        await seat.until(lambda: table.cursor_row == 1, "the cursor on the second")
         await seat.batch.claimed()
         await seat.until(lambda: table.row_count == 3, "a third run")
         assert table.get_row_at(table.cursor_row)[1].plain == second.ref.run
@@ -139,12 +140,12 @@ async def test_the_keys_are_told_and_quit_works(server: Target) -> None:
     async with seated(server) as seat:
         await seat.sees("0/3")
         await seat.pilot.press("question_mark")
-        assert isinstance(seat.app.screen, Help)
+        await seat.until(lambda: isinstance(seat.app.screen, Help), "the help")
         await seat.sees("another row")
         await seat.pilot.press("question_mark")
-        assert isinstance(seat.app.screen, ListScreen)
+        await seat.until(lambda: isinstance(seat.app.screen, ListScreen), "the list")
         await seat.pilot.press("q")
-        assert not seat.app.is_running or seat.app._exit
+        await seat.until(lambda: not seat.app.is_running or seat.app._exit, "the end")
 
 
 @pytest.mark.parametrize("width", [50, 80, 160])
