@@ -1,4 +1,6 @@
-"""A primary with replicas and the Sentinels that watch them, on loopback: what dies here is replaced in a second.
+"""A primary with replicas and the Sentinels that watch them, on loopback: what is killed here is replaced in a second.
+
+What is only slow is not: a machine that does much else would see failovers that no test has asked for.
 
 with watched() as set_:
     bus = … set_.url …
@@ -21,7 +23,8 @@ from tests.servers import Kind, RealServer, free_port, running, wait_for
 __all__ = ["NAME", "Watched", "link_is_up", "offset", "watched"]
 
 NAME = "queue"
-_SILENT_MS = 500  # after which a Sentinel takes a server for dead
+_SILENT_MS = 500  # after which a Sentinel takes the primary for dead, once a test has killed it
+_SLOW_MS = 60_000  # and before
 
 
 @dataclass(slots=True)
@@ -49,11 +52,18 @@ class Watched:
         dead = self.primary
         dead.process.kill()
         dead.process.wait()
+        self._take_for_dead_after(_SILENT_MS)
         wait_for(lambda: self._said() != dead.target.port, "the Sentinels to name another primary", timeout=40)
         now = self.primary
         # Not before the Sentinel has ended: it lets the clients of the new primary go once more.
         wait_for(lambda: _role(now) == "master" and self._is_settled(), "a replica to be promoted", timeout=40)
+        self._take_for_dead_after(_SLOW_MS)
         return now
+
+    def _take_for_dead_after(self, silent_ms: int) -> None:
+        for port in self.sentinels:
+            with redis.Redis(port=port) as client:
+                client.execute_command("SENTINEL", "SET", NAME, "down-after-milliseconds", silent_ms)
 
     def _is_settled(self) -> bool:
         with redis.Redis(port=self.sentinels[0]) as client:
@@ -91,7 +101,7 @@ def _sentinel(primary: RealServer) -> Iterator[int]:
     (folder / "sentinel.conf").write_text(
         f"port {port}\nbind 127.0.0.1\ndir {folder}\nlogfile sentinel.log\n"
         f"sentinel monitor {NAME} 127.0.0.1 {primary.target.port} 1\n"
-        f"sentinel down-after-milliseconds {NAME} {_SILENT_MS}\n"
+        f"sentinel down-after-milliseconds {NAME} {_SLOW_MS}\n"
         f"sentinel failover-timeout {NAME} 3000\n"
     )
     process = subprocess.Popen(

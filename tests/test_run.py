@@ -197,7 +197,7 @@ async def test_one_that_is_too_slow_is_cut_off_and_is_a_hole(
     stage: Stage, role: str, limits: dict[str, str], hole: str, said: str
 ) -> None:
     """Once. It is alone: on a busy machine others would not be done within half a second either."""
-    suite = stage.suite([case("c", **{role: "sleeps"})], **limits)  # type: ignore[arg-type]
+    suite = stage.suite([case("c", **{role: "sleeps"})], **limits)
     done = await stage.call("run", suite, "--workers", 1, "--scorers", 1, "--batch", "b")
     assert done.code == 3, done.err
     assert re.search(rf"^ +c#1 +{hole} +{said}$", done.out, re.MULTILINE), done.out

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterator
 
 from findings import Findings
-from place import SUITES, Place
+from place import SUITES, Place, until
 
 from workers.lab import Lab
 
@@ -51,6 +51,8 @@ def rehearse(seed: int, size: int | None) -> Findings:
             # What only reads has failed, and its solver was told so; nothing else has an answer.
             found.must(result["accepted"] == each, f"silent {name}: {result['accepted']} runs are scored, not {each}")
             found.must(left[1] == 0, f"silent {name}: {left[1]} effects are open")
+        # Those who had them open are gone; the lab hears of that from the kernel.
+        until(lambda: not any(one.open for one in lab.counts.requests.values()), "the lab's connections to be closed")
         counts = lab.counts
         met = sum(one.mischief.get("hang", 0) for one in counts.requests.values())
         still = sum(one.open for one in counts.requests.values())
