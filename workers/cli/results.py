@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +11,7 @@ import typer
 
 from bus.errors import InputError
 from bus.types import Plane
-from workers.cli.common import console, guard, quiet_logs, with_bus
+from workers.cli.common import console, finish, guard, quiet_logs, with_bus
 from workers.cli.options import ArchivedIn, HomeOption, PlaneOption, Url, or_its_file
 
 if TYPE_CHECKING:
@@ -52,6 +54,12 @@ def show(
         Path | None, typer.Option("--suite", help="A copy of the suite, for inputs and targets; default: where it was.")
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write them here, as JSON lines.")] = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(
+            "--beside", metavar="OTHER", help="Runs that came out otherwise in this batch or file, with both."
+        ),
+    ] = None,
     url: Url = None,
     plane: PlaneOption = Plane.LIVE,
     home: HomeOption = None,
@@ -59,6 +67,8 @@ def show(
     """Show what was answered, run by run. Beside verdict and target; of one run, its transcript.
 
     evalbus show nightly --only fail
+
+    evalbus show nightly --beside released
 
     evalbus show nightly 'case-7#1'
     """
@@ -70,12 +80,15 @@ def show(
     quiet_logs()
 
     def check() -> None:
-        if run is not None and (only or output is not None):
-            raise InputError("--only and --output are about all runs", remedy="leave out the run")
+        if run is not None and (only or output is not None or beside is not None):
+            raise InputError("--only, --output and --beside are about all runs", remedy="leave out the run")
         if output is not None:
             check_writable(output)
 
     guard(check)
+    if beside is not None:
+        _show_beside([batch, beside], only or (), suite, output, url, plane, home)
+        return
     if is_history(batch):
         guard(lambda: show_file(batch, run, only or (), suite, output, console()))
         return
@@ -87,6 +100,33 @@ def show(
             await show_run(bus, batch, run, suite, console())
 
     with_bus(look, url, home, plane)
+
+
+def _show_beside(
+    named: Sequence[str],
+    only: Sequence[str],
+    suite: Path | None,
+    output: Path | None,
+    url: str | None,
+    plane: Plane,
+    home: Path | None,
+) -> None:
+    """Files without a server."""
+    from workers.histories.history_files import is_history  # noqa: PLC0415
+    from workers.results.beside import show_beside, side_of  # noqa: PLC0415
+    from workers.results.showing_files import side_of_file  # noqa: PLC0415
+
+    files = {one: guard(partial(side_of_file, one, suite)) for one in named if is_history(one)}
+
+    async def look(bus: ServerBus) -> None:
+        here, there = [files.get(one) or await side_of(bus, one, suite) for one in named]
+        await show_beside(here, there, only, output, console())
+
+    if len(files) < len({*named}):
+        with_bus(look, url, home, plane)
+    else:
+        here, there = [files[one] for one in named]
+        finish(show_beside(here, there, only, output, console()))
 
 
 def review(

@@ -42,11 +42,13 @@ __all__ = [
     "cases_of",
     "check_only",
     "event_of",
+    "in_columns",
     "in_full",
     "show_batch",
     "show_run",
     "shown_of",
     "tell",
+    "verdict_of",
 ]
 
 _AT_ONCE: Final = 64
@@ -74,6 +76,11 @@ class Shown:
     events: Sequence[Mapping[str, Any]]
     judgement: str = ""
     """What a model that judged said, word for word; its grade is the value."""
+
+    @property
+    def said(self) -> str:
+        """Its answer, or what was said last where it gave none."""
+        return self.detail if self.answer is None else self.answer
 
     def told(self) -> dict[str, str]:
         """What it answered, what was wanted, what a model that judged said: each as text, empty where there is none."""
@@ -108,10 +115,10 @@ async def show_batch(
     whole = await existing(bus, batch_name(batch))
     cases = _cases(whole.info, suite)
     rows = await rows_of(bus, whole)
-    check_only(only, {*whole.info.spec.bins, *(_verdict(each.row) for each in rows)})
-    wanted = [each for each in rows if not only or _verdict(each.row) in only]
+    check_only(only, {*whole.info.spec.bins, *(verdict_of(each.row) for each in rows)})
+    wanted = [each for each in rows if not only or verdict_of(each.row) in only]
     found = [one async for one in _shown(bus, wanted, cases, judged=output is not None)]
-    tell(found, batch, only, output, console, (_verdict(each.row) for each in rows))
+    tell(found, batch, only, output, console, (verdict_of(each.row) for each in rows))
     if cases.remark:
         console.print(cases.remark, soft_wrap=True, markup=False)
 
@@ -157,10 +164,15 @@ async def show_run(bus: ServerBus, batch: str, run: str, suite: Path | None, con
 
 
 async def shown_of(bus: ServerBus, whole: Whole, runs: Collection[str], suite: Path | None) -> dict[RunId, Shown]:
-    """Some runs without their transcripts; their targets only where the suite can be read."""
+    """Some runs without their transcripts, and with their targets where the suite can be read.
+
+    Raises InputError for a `suite` that cannot be.
+    """
     try:
         cases = _cases(whole.info, suite)
     except InputError:
+        if suite is not None:
+            raise
         cases = Cases({})
     rows = []
     for part in whole.parts:
@@ -197,7 +209,8 @@ def check_only(only: Sequence[str], known: set[str]) -> None:
             raise InputError(f"--only: no run is {word!r}", remedy=remedy)
 
 
-def _verdict(row: RunRow) -> str:
+def verdict_of(row: RunRow) -> str:
+    """Its bin; of a hole its reason; of a run that has not ended its state."""
     return row.hole if row.state is RunState.HOLE else row.bin if row.state is RunState.SCORED else row.state.value
 
 
@@ -231,7 +244,7 @@ async def _one(bus: ServerBus, placed: Placed, origin: BatchId, cases: Cases, *,
                 answer = _ELSEWHERE
     elif placed.at.spec.source and not events and row.state in (RunState.SEALED, RunState.SCORING, RunState.SCORED):
         answer = AT_SOURCE
-    shown = Shown(row.run, _verdict(row), answer, row.value, row.detail, cases.of(row.run), events)
+    shown = Shown(row.run, verdict_of(row), answer, row.value, row.detail, cases.of(row.run), events)
     return await _judgement(bus, placed.batch, shown) if judged else shown
 
 
@@ -255,13 +268,15 @@ def event_of(payload: str) -> Mapping[str, Any]:
 
 
 def _table(found: Sequence[Shown]) -> Iterator[str]:
-    lines = [["run", "verdict", "answer", "target"]]
-    for one in found:
-        said = one.detail if one.answer is None else one.answer
-        target = "" if one.case is None else _text(one.case.target)
-        lines.append([one.run, one.verdict, brief(said, _CELL) or "-", brief(target, _CELL)])
-    columns = 4 if any(line[3] for line in lines[1:]) else 3
-    widths = [max(len(line[column]) for line in lines) for column in range(columns)]
+    rows = [[one.run, one.verdict, brief(one.said, _CELL) or "-", brief(one.told()["target"], _CELL)] for one in found]
+    return in_columns(["run", "verdict", "answer", "target"], rows)
+
+
+def in_columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table, without the last column where nothing stands in it."""
+    count = len(titles) if any(row[-1] for row in rows) else len(titles) - 1
+    lines = [titles, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(count)]
     for line in lines:
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip()
 

@@ -6,8 +6,8 @@ which a file names no place: `--suite DIR`. What a solver or scorer said of its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,13 @@ from bus.replay.telling import Told
 from bus.types import BatchId, Digest, RunId
 from workers.explaining.reading import run_named
 from workers.histories.history_files import LONGEST_LINE, files_of, name_of, reading
+from workers.results.beside import Side
 from workers.results.showing import AT_SOURCE, Cases, Shown, cases_of, check_only, event_of, in_full, tell
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["show_file"]
+__all__ = ["show_file", "side_of_file"]
 
 _ELSEWHERE = "(in an artifact store)"
 
@@ -88,21 +89,42 @@ def show_file(
     read = [_read(one) for one in files_of(file)]
     header = read[0].header
     batch = header.batch if len(read) == 1 else root_of(BatchId(header.batch))
-    cases = Cases({}, "inputs and targets are in the suite, which a file has no place of: --suite DIR")
-    if suite is not None:
-        cases = cases_of(suite, Digest(header.suite["digest"]))
+    cases = _cases(header, suite)
     known = {each: one.found for one in read for each in one.found.runs}
     if run is not None:
         name = run_named(batch, run, known)
         for line in in_full(batch, known[name].shown(name, cases)):
             console.print(line, soft_wrap=True, markup=False)
     else:
-        shown = [known[each].shown(each, cases) for each in put_back([list(one.found.runs) for one in read])]
+        shown = _all(read, cases)
         check_only(only, {*header.policy["bins"], *(one.verdict for one in shown)})
         wanted = [one for one in shown if not only or one.verdict in only]
         tell(wanted, batch, only, output, console, (one.verdict for one in shown))
     if cases.remark:
         console.print(cases.remark, soft_wrap=True, markup=False)
+
+
+def side_of_file(file: str, suite: Path | None) -> Side:
+    """As one of two that are shown beside each other. Raises as `show_file`."""
+    read = [_read(one) for one in files_of(file)]
+    found = {one.run: replace(one, events=()) for one in _all(read, _cases(read[0].header, suite))}
+
+    async def shown(runs: Collection[RunId]) -> Mapping[RunId, Shown]:
+        return {run: found[run] for run in runs}
+
+    return Side({run: one.verdict for run, one in found.items()}, shown)
+
+
+def _cases(header: Header, suite: Path | None) -> Cases:
+    if suite is None:
+        return Cases({}, "inputs and targets are in the suite, which a file has no place of: --suite DIR")
+    return cases_of(suite, Digest(header.suite["digest"]))
+
+
+def _all(read: Sequence[_History], cases: Cases) -> list[Shown]:
+    """In the order of the suite, as if they had not been dealt out."""
+    known = {each: one.found for one in read for each in one.found.runs}
+    return [known[each].shown(each, cases) for each in put_back([list(one.found.runs) for one in read])]
 
 
 def _read(file: str) -> _History:
