@@ -32,7 +32,7 @@ docs: .venv/.ready   ## write docs/reference.md and docs/suite.md, which are mad
 soak: .venv/.dev     ## the randomised tests, thirty times as long, chaos without each fence, and what takes long (EVALBUS_SOAK=N for another number)
 	EVALBUS_SOAK=$${EVALBUS_SOAK:-30} $(PY) -m pytest tests/test_model_and_server.py tests/test_orders.py \
 	  tests/test_two_buses.py tests/test_chaos_fences.py tests/test_chaos_shortening.py \
-	  tests/test_chaos.py tests/test_bench.py tests/test_bench_crash.py tests/test_archivists.py
+	  tests/test_chaos.py tests/test_bench.py tests/test_bench_crash.py tests/test_archivists.py tests/test_docs.py
 
 fuzz: .venv/.dev     ## inputs that nobody thought of, a hundred times as many as `make test` tries, and their count (EVALBUS_SOAK=N)
 	EVALBUS_SOAK=$${EVALBUS_SOAK:-100} $(PY) -m pytest -p no:xdist tests/test_fuzz.py tests/test_fuzz_server.py
