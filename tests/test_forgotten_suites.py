@@ -181,7 +181,9 @@ class Slow:
         raise OSError("it would not close")
 
 
-async def test_a_consumer_goes_on_while_something_closes_and_ends_when_it_has(bus: MemoryBus, tmp_path: Path) -> None:
+async def test_a_consumer_goes_on_while_something_closes_and_ends_when_it_has(
+    bus: MemoryBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server of tools may take seconds to end, and may not do so well: that is no other suite's loss."""
     suite = make_suite(tmp_path / "suite")
     assert (await bus.create(spec_of(suite, B))).applied
@@ -190,7 +192,7 @@ async def test_a_consumer_goes_on_while_something_closes_and_ends_when_it_has(bu
     consuming = asyncio.create_task(consumer.run())
     with structlog.testing.capture_logs() as logged:
         await until(lambda: consumer._served, "the batch")
-        bus.batches = _none  # type: ignore[method-assign] - as when it has ended
+        monkeypatch.setattr(bus, "batches", _none)  # as when it has ended
         await soon(slow.begun.wait())
         await until(lambda: not consumer._served, "the next look")
         consumer.stop()

@@ -122,7 +122,7 @@ async def test_entries_of_the_silent_are_taken_only_where_there_are_some(server:
     assert len(taken) == 2
 
 
-async def test_leases_of_many_batches_are_renewed_at_once(bus: RedisBus) -> None:
+async def test_leases_of_many_batches_are_renewed_at_once(bus: RedisBus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Far from the server, one batch after another would take longer than a lease lasts."""
     barrier, decision = asyncio.Barrier(3), Decision(Verb.COMMIT)
     refs = [Ref(name, RUNS[0], LeaseId("0" * 32), Gen(1)) for name in names(3)]
@@ -132,7 +132,7 @@ async def test_leases_of_many_batches_are_renewed_at_once(bus: RedisBus) -> None
         [leases] = [one for one in told if isinstance(one, list) and one]
         return dict.fromkeys(leases, decision)
 
-    bus._beat = beat  # type: ignore[method-assign]
+    monkeypatch.setattr(bus, "_beat", beat)
     assert await soon(bus.heartbeat(Group.WORKER, W, Held(refs, []))) == [decision] * 3
 
 
@@ -188,7 +188,7 @@ class Still(SystemRuntime):
         return 0.0
 
 
-async def test_a_wake_up_of_one_batch_has_no_other_read(tmp_path: Path) -> None:
+async def test_a_wake_up_of_one_batch_has_no_other_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With three hundred open, each run's end was three hundred looks at counters. Those come once a second."""
     bus, suite = meeting("counters", 1), make_suite(tmp_path / "suite")
     quiet, busy = names(2)
@@ -204,7 +204,7 @@ async def test_a_wake_up_of_one_batch_has_no_other_read(tmp_path: Path) -> None:
         planner.stop()
         return await bus.read(Group.WORKER, W, [busy], 1, 1)
 
-    planner._wake_ups = wake_ups  # type: ignore[method-assign]
+    monkeypatch.setattr(planner, "_wake_ups", wake_ups)
     await soon(planner.run())
     [before, between], after = looks, bus.calls
     assert between[quiet] > before[quiet] == 0
