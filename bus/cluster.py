@@ -254,10 +254,6 @@ class ShardedBus:
                 task.cancel()
         return [answers[ref] for ref in held.leases]
 
-    async def confirm(self) -> None:
-        """Wait until all that the shards have applied for this process would survive."""
-        await asyncio.gather(*(one.confirm() for one in self._shards.values()))
-
     def limits_of(self, base_url: str, rates: EndpointRates) -> EndpointLimits:
         """What all workers on this cluster and plane may ask of an endpoint together: kept in one shard for all."""
         return self.shard(0).limits_of(base_url, rates)
@@ -296,6 +292,7 @@ class ShardedBus:
     parked = _routed(RedisBus.parked)
     undelivered = _routed(RedisBus.undelivered)
     close = _routed(RedisBus.close)
+    confirm = _routed(RedisBus.confirm)
     claim = _routed(RedisBus.claim)
     append = _routed(RedisBus.append)
     seal = _routed(RedisBus.seal)

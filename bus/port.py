@@ -207,7 +207,10 @@ class Bus(CallSteps, ToolSteps, Protocol):
         """How many entries the group has pending, plus 1 when the stream has any that it was never given."""
 
     async def close(self, batch: BatchId, snapshot_id: str, accepted: int) -> Decision:
-        """Close the histogram over the snapshot computed from the rows."""
+        """Close the histogram over the snapshot computed from the rows. To be confirmed before it is told of."""
+
+    async def confirm(self, batch: BatchId) -> None:
+        """Wait until all that was applied for a batch would survive what this bus's durability is about."""
 
     # --- worker ------------------------------------------------------------------------------------------
     async def claim(self, entry: Entry, lease_id: LeaseId, consumer: ConsumerId) -> Decision:

@@ -543,19 +543,16 @@ class RedisBus(CallSteps, ToolSteps):
         return sorted(RunId(item.decode()) for item in await self._link.command("SMEMBERS", self.keys(batch).review))
 
     async def close(self, batch: BatchId, snapshot_id: str, accepted: int) -> Decision:
-        """Close the histogram over the snapshot computed from the rows."""
-        decision = await self._step("close", batch, snapshot_id=snapshot_id, accepted=accepted)
-        if decision.applied:
-            await self.confirm()
-        return decision
+        """Close the histogram over the snapshot computed from the rows. To be confirmed before it is told of."""
+        return await self._step("close", batch, snapshot_id=snapshot_id, accepted=accepted)
 
-    async def confirm(self) -> None:
-        """Wait until all that the server has applied would survive what this bus's durability is about.
+    async def confirm(self, batch: BatchId) -> None:
+        """Wait until all that was applied for a batch would survive what this bus's durability is about.
 
         Who may only read waits for nothing: whoever closed the batch has.
         """
         try:
-            await self._link.confirm()
+            await self._commit.confirmed()
         except ReplyError as error:
             if error.code != "NOPERM":
                 raise
@@ -665,6 +662,8 @@ class RedisBus(CallSteps, ToolSteps):
     async def aclose(self) -> None:
         """Close the connections."""
         self._together.close()
+        self._commit.close()
+        self._syncing.close()
         self._link.close()
         self._reader.close()
 

@@ -16,6 +16,7 @@ from bus.artifacts import ArtifactStore
 from bus.bell import Bell
 from bus.envelopes import Head, encode
 from bus.errors import ReplyError
+from bus.group_commit import GroupCommit
 from bus.imported.looking import CODE, only_for_looking
 from bus.keys import BatchKeys, mark
 from bus.link import Door, Link
@@ -85,6 +86,11 @@ class Steps:
         self._runtime = runtime
         self._link = Link(door, runtime, patience=patience, lease=lease, durability=durability, mark=mark(plane, shard))
         self._reader = Link(door, runtime, patience=patience, lease=lease, waits=True)
+        # A connection of its own: on the others all that comes behind a wait for the disk would wait along.
+        self._syncing = Link(
+            door, runtime, patience=patience, lease=lease, durability=durability, mark=mark(plane, shard)
+        )
+        self._commit = GroupCommit(self._syncing.confirm)
         self._bell = Bell(self._link, self._reader, runtime, plane, shard)
         self._artifacts = artifacts
         self._together = Together(self._link)
@@ -97,6 +103,7 @@ class Steps:
         """The process was told to stop: a read that waits ends now, and a server that is gone is soon given up."""
         self._link.hurry()
         self._reader.hurry()
+        self._syncing.hurry()
         self._link.end_wait(self._reader)
 
     async def opened(self, seconds: float) -> None:

@@ -14,6 +14,7 @@ import redis
 from bus.connection import Endpoint
 from bus.durability import LICENCES, Guarantee, guarantee_of
 from bus.errors import ServerUnfit, ServerUnreachable
+from bus.group_commit import GroupCommit
 from bus.info import parse_info
 from bus.link import Link
 from bus.scripts import script
@@ -23,6 +24,7 @@ from tests.batches import W1, Batch, FixedDoor
 from tests.fleet import eventually
 from tests.replicated import link_is_up
 from tests.servers import Kind, Missing, RealServer, binary, running, wait_for
+from tests.waiting import soon, until
 from workers.runtime import SystemRuntime
 
 
@@ -174,7 +176,7 @@ async def test_who_may_only_read_shows_what_others_confirmed() -> None:
         batch = await Batch.open(server.target.address(), durability=Durability.STANDARD)
         with server.client() as client:
             client.execute_command("ACL", "SETUSER", "default", "-set")
-        await batch.bus.confirm()
+        await batch.bus.confirm(batch.name)
         with pytest.raises(redis.exceptions.NoPermissionError), server.client() as client:
             client.set(f"evb:{{{Plane.LIVE}.0}}:mark", 1)
         await batch.aclose()
@@ -190,6 +192,49 @@ async def test_a_confirmation_that_does_not_come_is_no_confirmation(monkeypatch:
             await Guarantee(replica=True).confirm(wire, "k")
         await Guarantee(replica=True, lone=True).confirm(wire, "k")
         wire.close()
+
+
+async def test_who_asks_while_the_disk_is_waited_for_shares_the_next_wait() -> None:
+    """The one that is under way began too early for them, and one for each would be a second for each."""
+    begun: list[asyncio.Event] = []
+
+    async def wait() -> None:
+        begun.append(asyncio.Event())
+        await begun[-1].wait()
+
+    commit = GroupCommit(wait)
+    first = asyncio.ensure_future(commit.confirmed())
+    await until(lambda: len(begun) == 1, "the first wait")
+    others = [asyncio.ensure_future(commit.confirmed()) for _ in range(50)]
+    begun[0].set()
+    await soon(first)
+    await until(lambda: len(begun) == 2, "the second wait")
+    assert not any(one.done() for one in others)
+    begun[1].set()
+    await soon(asyncio.gather(*others))
+    assert len(begun) == 2
+
+
+async def test_a_wait_that_failed_fails_those_who_shared_it_and_nobody_after() -> None:
+    """Nor does it matter that one of those who wanted it has gone meanwhile."""
+    outcomes: list[Exception | None] = [ServerUnreachable("no replica"), None]
+    may_end = asyncio.Event()
+
+    async def wait() -> None:
+        outcome = outcomes.pop(0)
+        await may_end.wait()
+        if outcome is not None:
+            raise outcome
+
+    commit = GroupCommit(wait)
+    gone, stays = (asyncio.ensure_future(commit.confirmed()) for _ in range(2))
+    await until(lambda: len(outcomes) == 1, "the wait")
+    gone.cancel()
+    may_end.set()
+    with pytest.raises(ServerUnreachable):
+        await soon(stays)
+    await soon(commit.confirmed())
+    assert not outcomes
 
 
 def test_what_counts_as_a_licence_are_scripts() -> None:

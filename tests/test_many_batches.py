@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import structlog
 
 from bus.cluster import ShardedBus
 from bus.keys import SHARDS, shard_of
@@ -21,14 +22,18 @@ from bus.topology import Topology
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId, RunId, Verb
 from bus.wire import Wire
 from tests.batches import FixedDoor, calls_of
-from tests.suites import make_suite
-from tests.waiting import soon, until
+from tests.judge_stage import SAYS
+from tests.suites import COMPARED, make_suite
+from tests.waiting import PATIENCE, soon, until
 from workers import catalogue as catalogues
 from workers.batch_spec import spec_of
 from workers.catalogue import Catalogue
+from workers.consumer import Consumer
 from workers.planner import Planner
 from workers.runtime import SystemRuntime
+from workers.scorer import ScorerRole
 from workers.suite import Suite, load_suite
+from workers.worker import Worker
 
 W, P = ConsumerId("w"), ConsumerId("p")
 RUNS = [RunId("a#1"), RunId("b#1"), RunId("c#1")]
@@ -209,6 +214,43 @@ async def test_a_wake_up_of_one_batch_has_no_other_read(tmp_path: Path, monkeypa
     [before, between], after = looks, bus.calls
     assert between[quiet] > before[quiet] == 0
     assert (after[quiet], after[busy] > between[busy]) == (between[quiet], True)
+
+
+class Unconfirmed(MemoryBus):
+    """One whose disk takes its time."""
+
+    durable: asyncio.Event
+
+    async def confirm(self, batch: BatchId) -> None:
+        """See Bus."""
+        await self.durable.wait()
+
+
+async def test_batches_close_while_the_disk_has_none_of_them_yet(tmp_path: Path) -> None:
+    """It takes a second, and where that was waited for after each close, a batch closed a second. None is told of."""
+    world, runtime = MemoryWorld(SystemRuntime()), SystemRuntime()
+    suite = make_suite(tmp_path / "suite", COMPARED, agent_DOT_py=SAYS)
+    bus = Unconfirmed(world, runtime)
+    bus.durable = asyncio.Event()
+    for name in names(3):
+        assert (await bus.create(spec_of(suite, name))).applied
+    planner = Planner(bus, runtime, P, Catalogue(bus))
+    worker, scorer = Worker(bus, runtime, W, tmp_path / "w"), ScorerRole(bus, runtime, W, tmp_path / "s")
+    runs = Consumer(bus, runtime, Group.WORKER, W, Catalogue(bus), worker)
+    scores = Consumer(bus, runtime, Group.SCORER, W, Catalogue(bus), scorer)
+    with structlog.testing.capture_logs() as logged:
+        planning, *others = [asyncio.create_task(role.run()) for role in (planner, runs, scores)]
+        async with asyncio.timeout(PATIENCE):
+            while await bus.batches():
+                await asyncio.sleep(0.01)
+        for role in (planner, runs, scores):
+            role.stop()
+        await soon(asyncio.gather(*others))
+        assert not planning.done()
+        assert not [line for line in logged if line["event"] == "batch.closed"]
+        bus.durable.set()
+        await soon(planning)
+    assert sorted(line["batch"] for line in logged if line["event"] == "batch.closed") == names(3)
 
 
 # --- what a catalogue does --------------------------------------------------------------------------------

@@ -99,6 +99,8 @@ class Planner:
         self._opened = opened
         self._stopping = asyncio.Event()
         self._watches: dict[BatchId, _Watch] = {}
+        self._confirming: set[asyncio.Task[None]] = set()
+        """Closes that are applied, and not yet known to last: a second of the disk's, in which others' runs end."""
         self._seen_connections = -1
         self._next_idle_scan = float("-inf")
         self.held_up: Callable[[BatchId], bool] = lambda _: False
@@ -110,9 +112,20 @@ class Planner:
 
     async def run(self) -> None:
         """Plan until stopped, or until the one batch that was asked for has ended. Raises EvalbusError."""
+        try:
+            await self._plan()
+            await asyncio.gather(*self._confirming)
+        finally:
+            for confirming in self._confirming:
+                confirming.cancel()
+
+    async def _plan(self) -> None:
         served: list[Served] = []
         looked = float("-inf")
         while not self._stopping.is_set():
+            for confirmed in [one for one in self._confirming if one.done()]:
+                self._confirming.remove(confirmed)
+                confirmed.result()
             if self._runtime.now() - looked >= _WAKE_UP:
                 looked = self._runtime.now()
                 served = await self._catalogue.open_batches()
@@ -336,4 +349,9 @@ class Planner:
         except EvalbusError as error:
             log.error("close.failed", batch=served.batch, why=str(error))
             raise
-        log.info("batch.closed", batch=served.batch, snapshot=name, decision=str(decision))
+        self._confirming.add(asyncio.create_task(self._tell(served.batch, name, decision)))
+
+    async def _tell(self, batch: BatchId, snapshot: str, decision: Decision) -> None:
+        if decision.applied:
+            await self._bus.confirm(batch)
+        log.info("batch.closed", batch=batch, snapshot=snapshot, decision=str(decision))

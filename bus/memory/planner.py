@@ -272,6 +272,9 @@ class PlannerSteps(MemorySteps):
             command.step(at.completion, "close")
         return command.done(closed)
 
+    async def confirm(self, batch: BatchId) -> None:
+        """See Bus: in memory there is nothing to wait for."""
+
     def _too_early(self, command: Command) -> Decision | None:
         """Every run has ended, and yet an effect is out of which nobody knows what becomes."""
         at = command.batch

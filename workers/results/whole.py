@@ -211,7 +211,7 @@ async def closing_of(bus: _Reading, whole: Whole) -> Closing:
     rows: list[RunRow] = []
     for one in whole.parts:
         at = await bus.of(one.spec.batch)
-        await at.confirm()  # or a number is quoted that the server may yet forget
+        await at.confirm(one.spec.batch)  # or a number is quoted that the server may yet forget
         found = await rows_with_held_loops(at, one.spec.batch, await at.run_ids(one.spec.batch))
         if whole.is_partitioned:
             await _check(at, one.spec, found)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bus.memory.bus import MemoryBus
 from bus.memory.streams import MemoryStream
-from bus.types import Plane
+from bus.types import BatchId, Plane
 from workers.simulating.bending import bent, writes
 from workers.simulating.faults import Fault, Where
 from workers.simulating.process import Process
@@ -85,6 +85,9 @@ class Line:
         made = self._looking(call) if name in _LOOKS else self._calling(name, call)
         setattr(self, name, made)  # found by itself from here on
         return made
+
+    async def confirm(self, batch: BatchId) -> None:
+        """See bus.port.Bus: what the server may lose is drawn, and no wait changes that."""
 
     async def _connected(self) -> None:
         """To the server that is there: behind a new connection nothing may be taken from the silent for a while."""
