@@ -4,7 +4,7 @@ A script touches several keys of a batch, and a cluster runs it only where all o
 slot, and it is batches that are spread over the primaries, not runs. Each shard is a `RedisBus` of its own, whose door
 leads to whichever primary has its slot now. Here is decided only which shard is asked:
 
-- a batch that exists is where its name stands in a registry, which is looked up once;
+- a batch that exists is where its name stands in a registry. It is looked up once, but for those that ended long ago;
 - a new one goes where its name hashes to, so that two who declare it at the same time meet; but one that scores
   another's runs anew goes where those are, for the script that adopts them reads both.
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from bus.artifacts import ArtifactStore
 from bus.connection import Endpoint
@@ -76,13 +76,6 @@ class _Share:
     batches: list[BatchId]
 
 
-class _Registered(NamedTuple):
-    """What a registry says of a batch, and whose registry it is."""
-
-    shard: int
-    status: str
-
-
 class ShardedBus:
     """See the module's text."""
 
@@ -128,34 +121,36 @@ class ShardedBus:
 
     async def of(self, batch: BatchId) -> RedisBus:
         """The bus of the shard where a batch is, or where it would be declared."""
-        at = self._known(batch)
-        if at is None and (found := (await self._look()).get(batch)) is not None:
-            at = found.shard
-            if batch not in self._open:
-                self._remember(batch, at)
+        at = await self._found(batch)
         return self.shard(shard_of(batch) if at is None else at)
 
     async def put_beside(self, batch: BatchId, other: BatchId) -> None:
         """A batch that is to be declared goes where `other` is, unless there is one of that name already."""
         at = await self.of(other)
-        if self._known(batch) is None:
+        if await self._found(batch) is None:
             self._remember(batch, at.shard)
 
-    def _known(self, batch: BatchId) -> int | None:
-        return self._open.get(batch, self._asked.get(batch))
+    async def _found(self, batch: BatchId) -> int | None:
+        at = self._open.get(batch, self._asked.get(batch))
+        if at is None and (at := await self._registries.find(batch)) is not None:
+            self._remember(batch, at)
+        return at
 
     def _remember(self, batch: BatchId, shard: int) -> None:
         if len(self._asked) >= _MOST:  # the oldest: it is looked for again, should it be asked for
             del self._asked[next(iter(self._asked))]
         self._asked[batch] = shard
 
-    async def _look(self) -> dict[BatchId, _Registered]:
+    async def _look(self) -> dict[BatchId, str]:
         """What the registries say; where each open batch is will be known from then on."""
-        read = await self._registries.read()
-        found = {
-            BatchId(name): _Registered(shard, status) for shard, named in read.items() for name, status in named.items()
-        }
-        self._open = {name: one.shard for name, one in found.items() if one.status == "open"}
+        found: dict[BatchId, str] = {}
+        opened: dict[BatchId, int] = {}
+        for shard, statuses in (await self._registries.read()).items():
+            for name, status in statuses.items():
+                found[BatchId(name)] = status
+                if status == "open":
+                    opened[BatchId(name)] = shard
+        self._open = opened
         return found
 
     async def _split(self, batches: Iterable[BatchId]) -> list[_Share]:
@@ -172,15 +167,15 @@ class ShardedBus:
 
     async def batches(self) -> list[BatchId]:
         """The batches that have not ended, of all shards."""
-        return sorted(name for name, one in (await self._look()).items() if one.status == "open")
+        return sorted(name for name, status in (await self._look()).items() if status == "open")
 
     async def all_batches(self) -> dict[BatchId, BatchStatus]:
         """Every batch on this plane, of all shards, with its status in its registry."""
-        return {name: status_of(one.status) for name, one in (await self._look()).items()}
+        return {name: status_of(value) for name, value in (await self._look()).items()}
 
     async def tombstones(self) -> dict[BatchId, Tombstone]:
         """What is left of every batch on this plane that was pruned."""
-        found = {name: Tombstone.read(one.status) for name, one in (await self._look()).items()}
+        found = {name: Tombstone.read(value) for name, value in (await self._look()).items()}
         return {name: tombstone for name, tombstone in found.items() if tombstone is not None}
 
     async def read(

@@ -18,7 +18,7 @@ from bus.port import Runtime
 from bus.replies import hash_of
 from bus.target import Target
 from bus.topology import Primary, Topology
-from bus.types import Plane
+from bus.types import BatchId, Plane
 from bus.wire import Reply, Wire
 
 __all__ = ["Registries"]
@@ -38,6 +38,15 @@ class Registries:
 
     async def read(self) -> Mapping[int, Mapping[str, str]]:
         """Shard → batch → status. Raises ServerUnreachable."""
+        return {shard: hash_of(reply) for shard, reply in (await self._asked("HGETALL")).items()}
+
+    async def find(self, batch: BatchId) -> int | None:
+        """The shard whose registry names a batch; None where none does. Raises ServerUnreachable."""
+        replies = await self._asked("HGET", batch)
+        return next((shard for shard, reply in replies.items() if reply is not None), None)
+
+    async def _asked(self, command: str, *words: str) -> Mapping[int, Reply]:
+        """What each shard's registry answers."""
         async with self._reading:
             async for attempt in tenacity.AsyncRetrying(
                 retry=tenacity.retry_if_exception(may_pass),
@@ -47,26 +56,29 @@ class Registries:
                 reraise=True,
             ):
                 with attempt:
-                    return await self._read_once()
+                    return await self._ask(command, words)
         raise AssertionError("unreachable")
 
-    async def _read_once(self) -> Mapping[int, Mapping[str, str]]:
+    async def _ask(self, command: str, words: Sequence[str]) -> Mapping[int, Reply]:
         try:
             if self._primaries is None:
                 self._primaries = await self._topology.primaries(self._plane)
             asked = [one for one in self._primaries if one.shards]
-            replies = await asyncio.gather(*(self._of(one) for one in asked))
+            replies = await asyncio.gather(*(self._of(one, command, words) for one in asked))
         except (ReplyError, ServerUnreachable):
             self._primaries = None  # somebody else has it by now, or will
             raise
         return {shard: found for one in replies for shard, found in one.items()}
 
-    async def _of(self, primary: Primary) -> Mapping[int, Mapping[str, str]]:
+    async def _of(self, primary: Primary, command: str, words: Sequence[str]) -> Mapping[int, Reply]:
         wire = self._wires.get(primary.target)
         if wire is None or wire.lost:
             wire = self._wires[primary.target] = await Wire.open(primary.target.address(), silence=_SILENCE)
-        replies = await wire.calls([("HGETALL", registry(self._plane, shard)) for shard in primary.shards])
-        return {shard: _registered(reply) for shard, reply in zip(primary.shards, replies, strict=True)}
+        replies = await wire.calls([(command, registry(self._plane, shard), *words) for shard in primary.shards])
+        for reply in replies:
+            if isinstance(reply, ReplyError):
+                raise reply
+        return dict(zip(primary.shards, replies, strict=True))
 
     def hurry(self) -> None:
         """See `bus.link.Link.hurry`."""
@@ -76,9 +88,3 @@ class Registries:
         """Close the connections."""
         for wire in self._wires.values():
             wire.close()
-
-
-def _registered(reply: Reply) -> Mapping[str, str]:
-    if isinstance(reply, ReplyError):
-        raise reply
-    return hash_of(reply)
