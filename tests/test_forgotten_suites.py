@@ -173,11 +173,13 @@ class Slow:
 
     def __init__(self) -> None:
         self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+        self.ended = False
 
     async def aclose(self) -> None:
         """See Closable."""
         self.begun.set()
         await self.may_end.wait()
+        self.ended = True
         raise OSError("it would not close")
 
 
@@ -196,10 +198,9 @@ async def test_a_consumer_goes_on_while_something_closes_and_ends_when_it_has(
         await soon(slow.begun.wait())
         await until(lambda: not consumer._served, "the next look")
         consumer.stop()
-        await asyncio.sleep(0)
-        assert not consuming.done()
-        slow.may_end.set()
+        asyncio.get_running_loop().call_later(0.1, slow.may_end.set)  # later than it ends if it waits for nothing
         await soon(consuming)
+        assert slow.ended
     assert "close.broke" in [line["event"] for line in logged]
 
 
