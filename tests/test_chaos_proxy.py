@@ -73,7 +73,8 @@ async def test_a_cut_ends_what_is_in_flight_and_lets_the_next_connection_through
 async def test_a_silent_connection_is_found_out_by_its_client_alone(server: Target, tmp_path: Path) -> None:
     """Half open: nobody says that it has ended."""
     async with between(server, tmp_path) as proxy:
-        wire = await Wire.open(Address(path=str(proxy.path)), silence=0.1)
+        wire = await Wire.open(Address(path=str(proxy.path)))
+        wire.hurry(0.1)
         assert proxy.silence() == 1
         with pytest.raises(ServerUnreachable, match="no answer"):
             await soon(wire.call("PING"))

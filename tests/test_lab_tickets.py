@@ -275,7 +275,7 @@ async def test_tools_only_read_and_misbehave_too(lab: Lab, client: httpx.AsyncCl
     assert (await client.get("/slow?seconds=0.001")).json() == {"seconds": 0.001}
     assert (await client.get("/slow?seconds=nan")).status_code == 400
     with pytest.raises(httpx.ReadTimeout):
-        await client.get("/slow?seconds=60", timeout=0.05)
+        await client.get("/slow?seconds=60", timeout=httpx.Timeout(60.0, read=0.05))
     assert (await client.post("/lookup", json={"key": "a", "lab_mischief": "503"})).status_code == 503
     assert (await client.get("/lookup?key=a", headers={"lab-mischief": "empty"})).content == b""
     assert (await client.get("/lookup?key=a", headers={"lab-mischief": "cut"})).status_code == 400

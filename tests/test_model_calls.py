@@ -24,6 +24,7 @@ from tests.model_stage import (
 )
 from tests.stage import ONE_CASE
 from workers.lab import Lab
+from workers.lab.exchange import Exchange
 from workers.lab.mischief import Api
 from workers.modelling import calls
 
@@ -119,9 +120,19 @@ async def test_a_run_asks_one_question_at_a_time(stage: ModelStage, lab: Lab) ->
     assert (await stage.events(A))[-1]["text"] == "0 1 2 3"
 
 
-async def test_no_more_requests_are_at_the_endpoint_than_it_has_slots(stage: ModelStage) -> None:
+async def test_no_more_requests_are_at_the_endpoint_than_it_has_slots(
+    stage: ModelStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over all workers, however many runs they drive: the desk is the batch's."""
     with Lab(seed=1, latency=0.01, tokens=10) as lab:
+        pause = Exchange.pause
+
+        async def two_at_a_time(self: Exchange, seconds: float, *, for_client: bool = True) -> bool:
+            while lab.counts.requests[Api.MODEL].most_open < 2 and self.is_open:
+                await pause(self, 0.001)
+            return await pause(self, seconds, for_client=for_client)
+
+        monkeypatch.setattr(Exchange, "pause", two_at_a_time)  # however long it takes to ask, beside an answer's time
         names = [f"c{n}" for n in range(12)]
         code = "async def solve(case, run):\n    await run.model.complete(case.input)\n    return case.input\n"
         await stage.declare(
