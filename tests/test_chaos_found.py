@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -25,6 +25,7 @@ from tests.peer import peer
 from tests.suites import MINIMAL, make_suite
 from tests.waiting import soon, until
 from workers.catalogue import Served
+from workers.closing import Closable
 from workers.consumer import Consumer, Handler, Lease, Serving
 from workers.processes import logs
 from workers.run import Run
@@ -110,7 +111,7 @@ class _Unserved(Serving):
 
     def __init__(self, batch: Batch) -> None:
         self.prepare = None
-        suite = SimpleNamespace(concurrency=1)
+        suite = SimpleNamespace(concurrency=1, digest="d")
         self._one = cast(Served, SimpleNamespace(batch=batch.name, lease=1.0, suite=suite, runs=batch.runs))
 
     async def open_batches(self) -> list[Served]:
@@ -126,8 +127,8 @@ class _Handles(Handler):
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
         pass
 
-    def forget_all_but(self, suites: Collection[Digest]) -> None:
-        pass
+    def forget_all_but(self, suites: Collection[Digest]) -> Sequence[Closable]:
+        return ()
 
     def time_of(self, served: Served) -> float:
         return 1.0

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from tests.fleet import Stage, case, eventually
 from tests.servers import Kind, running
 from tests.waiting import soon, until
 from workers.catalogue import Served
+from workers.closing import Closable
 from workers.consumer import Consumer, Handler, Serving
 from workers.planner import Planner
 from workers.runtime import SystemRuntime
@@ -196,6 +197,9 @@ async def test_who_serves_nothing_is_woken_by_a_declaration(any_server: Target, 
 def _consumer(bus: RedisBus, serving: Serving, handler: Handler, opened_: object) -> Consumer:
     class _Ready:
         def prepare(self, *_: object) -> None: ...
+
+        def forget_all_but(self, *_: object) -> Sequence[Closable]:
+            return ()
 
     return Consumer(bus, SystemRuntime(), Group.WORKER, W1, serving, handler or _Ready(), opened=opened_)  # type: ignore[arg-type]
 
