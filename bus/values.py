@@ -16,7 +16,11 @@ from bus.types import BatchId, Digest, EntryId, Gen, LeaseId, Plane, RunId
 
 __all__ = [
     "FREE_HAND_BACKS",
+    "ITS_OWN_DOING",
     "LIMITS",
+    "UNFIT_ALL",
+    "UNFIT_ALONE",
+    "UNFIT_MACHINES",
     "BatchInfo",
     "BatchSpec",
     "BatchStatus",
@@ -156,7 +160,14 @@ class BatchSpec:
 _LATER = ("part", "first_of")
 
 FREE_HAND_BACKS: Final = 20
-"""Of a run, before the next one counts as an attempt: see `hand_back` in `lua/include/run.lua`."""
+"""Of a run by who had to stop, before the next one counts as an attempt: see `hand_back` in `lua/include/run.lua`."""
+
+UNFIT_MACHINES, UNFIT_ALONE, UNFIT_ALL = 5, 10, 100
+"""Machines that are unfit for a run, hand-backs of it by such while nobody else was at work, and such at all: with that
+many it is the run's own doing. See `note_unfit` there."""
+
+ITS_OWN_DOING: Final = "its_own_doing"
+"""The reason for which such a run is not handed back."""
 
 LIMITS = (
     "capacity",

@@ -21,6 +21,8 @@ from tests.twins import Side, Twins
 __all__ = ["CONSUMERS", "SCORER_STATES", "WORKER_STATES", "LifeSession", "Message"]
 
 CONSUMERS = [ConsumerId(name) for name in ("c1", "c2", "c3")]
+MACHINES = ["", "", "m1", "m2", "m3", "m4", "m5", "m 6"]
+"""Whose fault a hand-back is; empty: it has to stop. The last is no name."""
 WORKER_STATES = (RunState.QUEUED, RunState.RUNNING)
 SCORER_STATES = (RunState.SEALED, RunState.SCORING)
 UNCLAIMED = (RunState.QUEUED, RunState.SEALED)
@@ -315,7 +317,8 @@ class LifeSession:
     async def give_back(self) -> None:
         if self.held:
             ref = self.holder()
-            await self.command("give_back", str(ref), lambda side: side.bus.give_back(ref))
+            machine = self.rng.choice(MACHINES)
+            await self.command("give_back", f"{ref} {machine}", lambda side: side.bus.give_back(ref, machine))
 
     async def hole(self) -> None:
         if self.held and self.often(0.7):
@@ -354,8 +357,10 @@ class LifeSession:
 
     async def score_give_back(self) -> None:
         if self.scoring:
-            ref, _ = self.scorer()
-            await self.command("score_give_back", str(ref), lambda side: side.bus.score_give_back(ref), Group.SCORER)
+            (ref, _), machine = self.scorer(), self.rng.choice(MACHINES)
+            await self.command(
+                "score_give_back", f"{ref} {machine}", lambda side: side.bus.score_give_back(ref, machine), Group.SCORER
+            )
 
     async def score_hole(self) -> None:
         if self.scoring and self.often(0.7):

@@ -249,6 +249,7 @@ EDITS: dict[str, Edit] = {
     "run.P11": step_again("transcript.append", behind="histogram.score"),
     "run.P12": said("run.restarted", "commit", behind="histogram.score", answer={"floor": 1}),
     "run.P13": drop("histogram.abandon"),
+    "run.P14": said("run.yield", "reject", "its_own_doing", behind="transcript.append"),
     "close.P1": step_again("transcript.append", behind=CLOSE),
     "close.P2": drop("histogram.abandon"),
     "close.P3": said("outbox.recover", "reject", "stuck", behind="outbox.complete"),

@@ -133,8 +133,8 @@ class _Handles(Handler):
     def time_of(self, served: Served) -> float:
         return 1.0
 
-    async def give_back(self, lease: Lease) -> None:
-        pass
+    async def give_back(self, lease: Lease, fault: MachineError | None = None) -> bool:
+        return True
 
 
 class _FindsNoArtifact(_Handles):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from bus.errors import MachineError
 from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.port import BatchSpec, Group
 from bus.types import BatchId, ConsumerId, Digest, LeaseId
@@ -164,8 +165,9 @@ class Keeping:
         """See Handler."""
         return 1.0
 
-    async def give_back(self, lease: Lease) -> None:
+    async def give_back(self, lease: Lease, fault: MachineError | None = None) -> bool:
         """See Handler."""
+        return True
 
 
 class Slow:

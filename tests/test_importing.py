@@ -165,6 +165,27 @@ async def test_an_open_batch_with_parked_poisoned_and_turned_runs_stands_as_it_s
     assert [one.story for one in told] == [one.story for one in words]
 
 
+async def test_hand_backs_count_as_they_did(server: Target, elsewhere: RedisBus, tmp_path: Path) -> None:
+    """Those of machines that could not do it never, those of who had to stop from the 21st on."""
+    batch = await Batch.open(server.address(), runs=3, name="handed-back")
+    try:
+        await batch.admit()
+        await batch.sealed()
+        await batch.sealed()
+        await batch.scoring()
+        for machine in [*["m"] * 9, *[""] * 21]:
+            await batch.bus.give_back((await batch.claimed()).ref, machine)
+            await batch.bus.score_give_back((await batch.scoring()).ref, machine)
+        before = {row.run: row for row in without_detail(await batch.bus.rows(batch.name, batch.runs))}
+        assert sorted((row.attempts, row.score_attempts) for row in before.values()) == [(1, 0), (1, 1), (1, 1)]
+        lines = await exported(batch)
+        await emptied(batch)
+        await imported(elsewhere, lines, tmp_path / "h.jsonl")
+        assert {row.run: row for row in without_detail(await elsewhere.rows(batch.name, batch.runs))} == before
+    finally:
+        await batch.aclose()
+
+
 async def walked_until_its_close(server: Target) -> tuple[Batch, Batch]:
     """A batch that met every script of a run, and one that has taken over what it sealed."""
     first = await Batch.open(server.address(), name="walk", **walks.SPEC)  # type: ignore[arg-type]

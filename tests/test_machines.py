@@ -28,13 +28,12 @@ from bus.rests import Resting as Resting_
 from bus.rests import Rests
 from bus.server import unix_url
 from bus.target import Target
-from bus.types import BatchId, ConsumerId, Digest, Plane
-from bus.values import FREE_HAND_BACKS
+from bus.types import BatchId, ConsumerId, Digest, Plane, RunId
 from tests.batches import FixedDoor
 from tests.fleet import Stage, eventually
 from tests.suites import MINIMAL, make_suite
 from tests.waiting import PATIENCE, until
-from workers import archives, consumer, trees, worker
+from workers import archives, consumer, trees
 from workers.batch_spec import spec_of
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
@@ -46,7 +45,7 @@ from workers.processes.rests import RestNews
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
 from workers.solving import _PythonSolver
-from workers.worker import Worker, _was_handed_back
+from workers.worker import Worker
 
 BATCH = BatchId("b")
 ROOT = Path(__file__).parent.parent
@@ -91,6 +90,20 @@ import errno
 async def solve(case, run):
     raise OSError(errno.ENOSPC, "No space left on device")
 """
+FILLS_ONE = FILLS.replace("    raise", '    if case.id != "c1":\n        return case.input\n    raise')
+IS_BUSY = """\
+import asyncio, errno
+from pathlib import Path
+
+async def solve(case, run):
+    if "broken" in run.workspace.path.parts:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    Path("GO.waits").touch()
+    while not Path("GO").exists():
+        await asyncio.sleep(0.01)
+    return case.input
+"""
+_MANY = 5
 NO_TERMINAL = """\
 import errno
 
@@ -339,26 +352,70 @@ async def test_what_a_solver_has_open_is_closed_before_anybody_else_goes_on() ->
     assert opened[0]() is None
 
 
-async def test_a_run_that_twenty_machines_hand_back_ends_with_its_own_word(
+async def test_a_run_that_five_machines_hand_back_ends_with_its_own_word(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was `poison`, as if its workers had died of it."""
+    """It went round twenty times more, and was `poison`, as if its workers had died of it. The fifth is not broken."""
     closed: list[str] = []
 
     def seen(error: MachineError) -> None:
         assert error.__cause__ is not None
         closed.append(type(error.__cause__.__cause__).__name__)
 
-    monkeypatch.setattr(worker, "spent", seen)
-    toml = PLAIN.replace("300ms", "5s").replace("max_deliveries = 2", "max_deliveries = 1")
-    await machines.declare(toml, FILLS, '{"id": "c0", "input": "1", "target": "1"}\n')
-    for number in range(FREE_HAND_BACKS + 1):
+    monkeypatch.setattr(consumer, "spent", seen)
+    await machines.declare(PLAIN.replace("300ms", "5s"), FILLS, '{"id": "c0", "input": "1", "target": "1"}\n')
+    for number in range(_MANY):
         machines.start(f"worker-{number}", Worker)
     machines.start("scorer", ScorerRole)
     counters = await machines.closed()
     assert counters.hole_reasons == {"solver_error": 1}
-    assert closed == ["OSError"], "what the error's frames had open is closed before the hole's script is read"
-    assert [_was_handed_back(gen) for gen in (1, 20, 21, 1_796_049_586_290)] == [False, False, True, False]
+    [row] = await machines.buses[0].rows(BATCH, await machines.buses[0].run_ids(BATCH))
+    assert (row.gen >= _MANY, row.attempts) == (True, 1)
+    assert "No space left on device" in row.detail
+    assert closed == ["OSError"] * row.gen, (
+        "what the error's frames had open is closed before the hole's script is read"
+    )
+    rests = machines.rests.values()
+    await until(lambda: [told[-1] for told in rests if told].count(None) == 1, "the one that ended it serves again")
+
+
+async def test_a_machine_that_breaks_where_its_own_look_does_not_see_it_costs_a_run_nothing(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All others are busy for long: it had the same run twenty times, and that was a hole."""
+    monkeypatch.setattr(Resting, "seconds", 0.0)
+    code = IS_BUSY.replace("GO", str(tmp_path / "go"))
+    toml = PLAIN.replace("300ms", "5s").replace("concurrency = 4", "concurrency = 1")
+    await machines.declare(toml, code, "".join(CASES.splitlines(keepends=True)[:2]))
+    machines.start("sound", Worker)
+    bus = machines.buses[0]
+    await until((tmp_path / "go.waits").exists, "the sound machine is busy")
+    machines.start("broken", Worker)
+
+    async def often() -> bool:
+        rows = await bus.rows(BATCH, await bus.run_ids(BATCH))
+        return bool(rows) and max(row.gen for row in rows) > 30
+
+    await eventually(often, "the broken one has had a run more often than there were hand-backs")
+    (tmp_path / "go").touch()
+    machines.start("scorer", ScorerRole)
+    counters = await machines.closed()
+    assert (counters.bins, counters.holes) == ({"pass": 2, "fail": 0}, 0)
+
+
+async def test_the_only_machine_ends_a_run_that_it_cannot_do_behind_all_others(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It rested twenty-five times for it. What it can do is done."""
+    monkeypatch.setattr(Resting, "seconds", 0.0)
+    await machines.declare(PLAIN.replace("300ms", "5s"), FILLS_ONE)
+    machines.start("only", Worker, own=Disks([machines.root]))
+    machines.start("scorer", ScorerRole)
+    counters = await machines.closed()
+    assert (counters.hole_reasons, counters.bins) == ({"solver_error": 1}, {"pass": RUNS - 1, "fail": 0})
+    [row] = await machines.buses[0].rows(BATCH, [RunId("c1#1")])
+    assert (row.attempts, "No space left" in row.detail) == (1, True)
+    assert row.gen >= 10, "what is handed back while others are in hand is not counted"
 
 
 # --- scorers ----------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ OWN_REASONS = {
     "batch_mismatch",
     "duplicate_entry",
     "ended",
+    "its_own_doing",
     "judge_failed",
     "lease_reused",
     "no_batch",

@@ -12,13 +12,13 @@ from bus.errors import InputError
 from bus.partitions import split
 from bus.port import BatchSpec
 from bus.types import BatchId, Plane
+from bus.values import FREE_HAND_BACKS, UNFIT_ALL
 from workers.naming import batch_name
 from workers.suite import Suite
 from workers.tools.tables import tool_limits
 
 __all__ = ["spec_of", "specs_of"]
 
-_HAND_BACKS = 20  # of a run, beside its deliveries, before it counts as one that its workers do not survive
 _SHORTEST_LIFE = 10_000  # ms; a disk of a process that was merely slow should not be given up
 
 
@@ -64,7 +64,7 @@ def _limits_of_work(suite: Suite) -> dict[str, int | str]:
     """What the fences are configured with that not every suite has in its path: `bus.values.LIMITS`."""
     limits: dict[str, int | str] = dict(tool_limits(suite.tools))
     if suite.model is not None:
-        limits["compute_retries"] = suite.max_deliveries + _HAND_BACKS
+        limits["compute_retries"] = suite.max_deliveries + FREE_HAND_BACKS + UNFIT_ALL
         limits["model_retries"] = suite.model.retries
         limits["model_slots"] = suite.model.slots
     if suite.workspace is not None:

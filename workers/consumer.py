@@ -14,6 +14,7 @@ wait:   what cannot be claimed yet stays ours and is renewed, but takes no slot:
         Meanwhile nothing new is read; it would wait, too.
 rest:   a machine on which one could not be driven (its disk is full, say) hands it back and takes nothing for a while.
         It would be the quickest of all to fail at the next one, and the one after (`workers.processes.resting`).
+        Where so many machines have done so that it must be the run, the run is ended, and the machine goes on.
         A process that has no file left to open ends: no rest closes what the suite's code left open.
 fenced: a beat that is refused cancels the task that held the lease. CancelledError is no Exception, so a solver
         does not swallow it by accident; and everything that it still says is refused by the scripts anyway.
@@ -160,8 +161,11 @@ class Handler(Protocol):
     def time_of(self, served: Served) -> float:
         """Seconds that the suite's code may take over one entry."""
 
-    async def give_back(self, lease: Lease) -> None:
-        """Hand back what the lease still holds; called when its task was cancelled by a stop."""
+    async def give_back(self, lease: Lease, fault: MachineError | None = None) -> bool:
+        """Hand back what the lease still holds: its task was cancelled by a stop, or by `fault` it can't be done here.
+
+        False when by then it is the run's own doing, and no machine's: then it was ended instead.
+        """
 
 
 class Consumer:
@@ -448,14 +452,16 @@ class Consumer:
         if fault.recheck is None and self._disks is not None:
             fault.recheck = self._disks.recheck
         log.warning("machine.unfit", batch=entry.batch, run=entry.run, why=str(fault))
-        await self._resting.begin(fault, lease.served.lease)
-        await self._give_back(lease)
+        is_why = await self._resting.begin(fault, lease.served.lease)
+        if not await self._give_back(lease, fault) and is_why:
+            await self._resting.end()
 
-    async def _give_back(self, lease: Lease) -> None:
+    async def _give_back(self, lease: Lease, fault: MachineError | None = None) -> bool:
         try:
-            await self._handler.give_back(lease)
+            return await self._handler.give_back(lease, fault)
         except EvalbusError as error:
             self._failure = self._failure or error
+            return True
 
     async def _is_void(self, lease: Lease) -> bool:
         """Whether the lease is known not to hold any more.

@@ -6,18 +6,22 @@ else. A machine's own name may be anything, also nothing.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
 import socket
+from pathlib import Path
 
 from bus.errors import InputError
 from bus.types import BatchId, ConsumerId
 from workers.brief import brief
 
-__all__ = ["batch_name", "checked_name", "fleet_place", "made_up_name", "this_host"]
+__all__ = ["batch_name", "checked_name", "fleet_place", "made_up_name", "this_host", "this_machine"]
 
 _LONGEST = 200
+_BOOT = Path("/proc/sys/kernel/random/boot_id")  # Linux only
+_MACHINE = 12  # hex digits of a digest
 _SHOWN = 60  # characters of one that is none: enough to recognise it
 _BATCH_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -35,6 +39,19 @@ def batch_name(text: str) -> BatchId:
 def this_host() -> str:
     """This machine's name, fit for a file's; `host` where it has none."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname()).strip(".-") or "host"
+
+
+def this_machine() -> str:
+    """What tells this machine from others: alike for all its processes, in containers too, until it is started anew.
+
+    What runs on one kernel shares most of what breaks (a disk, a way to the network), whatever its hosts are called.
+    Where the system does not say which kernel it is, the machine's name does.
+    """
+    try:
+        boot = _BOOT.read_text(encoding="ascii")
+    except (OSError, ValueError):
+        boot = this_host()
+    return hashlib.sha256(boot.strip().encode()).hexdigest()[:_MACHINE]
 
 
 def made_up_name(role: str) -> ConsumerId:

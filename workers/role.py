@@ -32,7 +32,7 @@ from bus.types import BatchId, ConsumerId
 from workers.bundle import BundleKey, fetch, take_key
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
-from workers.naming import checked_name, made_up_name
+from workers.naming import checked_name, made_up_name, this_machine
 from workers.observing.starting import Observing, observing
 from workers.planner import Planner
 from workers.processes import logs, nursery_client
@@ -154,7 +154,7 @@ async def _built(
         planner = Planner(bus, runtime, name, catalogue, bus.opened)
         yield _Built(planner if options.archive is None else _with_archivist(planner, bus, options), [bus])
     elif options.role is Role.SCORER:
-        scorer = ScorerRole(bus, runtime, name, work, bus.limits_of, disks)
+        scorer = ScorerRole(bus, runtime, name, work, bus.limits_of, disks, this_machine())
         consumer = Consumer(
             bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots, opened=bus.opened,
             disks=disks, told=told,
@@ -168,7 +168,7 @@ async def _built(
             Toolroom(),
             watched.seen(open_bus(endpoint, runtime, plane=options.plane, lease=lease, durability=options.durability)),
         )
-        worker = Worker(bus, runtime, name, work, bus.limits_of, room.tools_of(bus, runtime), disks)
+        worker = Worker(bus, runtime, name, work, bus.limits_of, room.tools_of(bus, runtime), disks, this_machine())
         runs = Consumer(
             bus, runtime, Group.WORKER, name, catalogue, worker, options.slots, quarantine=room.quarantine,
             opened=bus.opened, disks=disks, told=told,

@@ -4,7 +4,7 @@ It judges what was sealed and nothing else: the transcript's chain is computed a
 and the workspace must have the sealed tree's hash. A batch that scores another one anew has both from there.
 
 What this machine cannot read, or has no room for, is not judged by it: only bytes that were read, and are not those
-that were sealed, are a hole, `artifact_corrupt`. Bytes that nobody has found in as many deliveries as a run has are
+that were sealed, are a hole, `artifact_corrupt`. Bytes that so many machines have not found that it can't be theirs are
 one, too: `artifact_missing`.
 
 A judgement that cannot be had (the scorer raises, takes too long, cannot read its own output) is a hole,
@@ -24,9 +24,10 @@ from typing import Any
 import structlog
 
 from bus.chain import EMPTY_HEAD, next_head
-from bus.errors import ArtifactNotFound, ViolationError
+from bus.errors import MachineError, ViolationError
 from bus.port import BatchSpec, Bus, Event, Judgement, Ref, Runtime
 from bus.types import ConsumerId, Decision, Digest, Gen, LeaseId
+from bus.values import ITS_OWN_DOING
 from workers.cases import Case
 from workers.catalogue import Served
 from workers.closing import Closable, forget_all_but
@@ -34,7 +35,7 @@ from workers.consumer import Lease
 from workers.judging.binding import other_judge
 from workers.judging.judge import Bench, Judge, Judged
 from workers.modelling.plane import LimitsOf
-from workers.processes.machine import OF_ITS_OWN, Disks, fault_of, insisted, machine_error
+from workers.processes.machine import OF_ITS_OWN, Disks, fault_of, insisted, last_word, machine_error
 from workers.programs import check_present
 from workers.redaction import redacted
 from workers.scoring import ComparingScorer, Score, Scorer, ScorerError, Sealed, make_scorer
@@ -78,8 +79,10 @@ class ScorerRole:
         work: Path,
         limits_of: LimitsOf | None = None,
         disks: Disks | None = None,
+        machine: str = "",
     ) -> None:
-        """`work`: the directory under which sealed workspaces are unpacked. `limits_of`, `disks`: as a worker's."""
+        """`work`: the directory under which sealed workspaces are unpacked. All else: as a worker's."""
+        self._machine = machine or name
         self._bus, self._runtime, self._name, self._work = bus, runtime, name, work
         self._limits_of, self._disks = limits_of, disks
         self._scorers: dict[Digest, Scorer] = {}
@@ -136,10 +139,6 @@ class ScorerRole:
             if (fault := fault_of(error, OF_ITS_OWN)) is not None:
                 raise fault from error
             return await self._hole(lease, ref, "artifact_corrupt", str(error))
-        except ArtifactNotFound as error:
-            if int(granted["attempts"]) < served.info.spec.max_deliveries:
-                raise
-            return await self._hole(lease, ref, "artifact_missing", str(error))
         except ScorerError as error:
             self._see_the_disks()
             return await self._hole(lease, ref, error.why, str(error))
@@ -226,8 +225,14 @@ class ScorerRole:
         lease.ending = True
         return await self._bus.score_hole(ref, why, redacted(detail))
 
-    async def give_back(self, lease: Lease) -> None:
+    async def give_back(self, lease: Lease, fault: MachineError | None = None) -> bool:
         """Hand a score back at once."""
-        if lease.ref is not None:
-            decision = await self._bus.score_give_back(lease.ref)
-            log.info("score.handed_back", run=lease.ref.run, epoch=lease.ref.gen, decision=str(decision))
+        ref = lease.ref
+        if ref is None:
+            return True
+        decision = await self._bus.score_give_back(ref, "" if fault is None else self._machine)
+        log.info("score.handed_back", run=ref.run, epoch=ref.gen, decision=str(decision))
+        if fault is None or decision.reason != ITS_OWN_DOING:
+            return True
+        await self._hole(lease, ref, *last_word(fault, "scorer_error"))
+        return False

@@ -9,7 +9,7 @@ A solver that raises, or takes longer than the suite allows, ends its run as a h
 that is a finding, and it is not retried. A model that cannot be asked any more ends it as `over_budget`,
 `retries_exhausted` or `endpoint_error`; an effect that cannot be undone as `stuck`. A worker that dies is none of them:
 the run is claimed by another, under a new generation, in a new workspace, up to the batch's number of deliveries; then
-it is a hole named `poison`.
+it is a hole named `poison`. What its machine could not do is none of them either: see `workers.consumer`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import structlog
 from bus.errors import MachineError
 from bus.port import BatchSpec, Bus, Ref, Runtime
 from bus.types import ConsumerId, Digest, Gen, LeaseId
-from bus.values import FREE_HAND_BACKS
+from bus.values import ITS_OWN_DOING
 from workers.cases import Case
 from workers.catalogue import Served
 from workers.closing import Closable, forget_all_but
@@ -35,7 +35,7 @@ from workers.modelling.calls import ModelCalls
 from workers.modelling.model import Model
 from workers.modelling.plane import LimitsOf, ModelPlane
 from workers.modelling.table import other_model
-from workers.processes.machine import Disks, fault_of, insisted, spent
+from workers.processes.machine import Disks, fault_of, insisted, last_word
 from workers.processes.watchdog import OF_RUN
 from workers.programs import check_present
 from workers.redaction import redacted
@@ -44,7 +44,7 @@ from workers.solver_time import SolverTime
 from workers.solving import Solver, SolverError, SolverTimeoutError, make_solver
 from workers.suite import Suite
 from workers.tools.serving import ToolsOf
-from workers.usercode import OWN_CANCELLATION, UserCodeError
+from workers.usercode import OWN_CANCELLATION
 from workers.workspace import Packed, TreeError, Workspace, directory_of, discard, make_directory, pack, prepare
 from workers.writes import FencedWorkspace
 
@@ -54,7 +54,6 @@ log = structlog.get_logger("evalbus.worker")
 
 _LONG = 50_000  # characters of an answer; what is longer travels beside the transcript, by its digest
 _MAY_BE_THE_DISKS = frozenset({"solver_error", "solver_timeout", "workspace_error"})
-_RESTARTED = 1_000_000_000  # generations that begin at a restart of the server begin at its clock, in ms
 _TICK = 0.05  # seconds at least between two looks at a clock that stands
 _GRACE = 5.0  # seconds for a solver that is cancelled; one that holds on is left behind, and refused from then on
 
@@ -83,14 +82,17 @@ class Worker:
         limits_of: LimitsOf | None = None,
         tools_of: ToolsOf | None = None,
         disks: Disks | None = None,
+        machine: str = "",
     ) -> None:
         """`work`: the directory under which workspaces are made, one for each run and generation.
 
         `limits_of`: what all workers together may ask of an endpoint; by default nothing bounds them. `tools_of`: what
         makes a run's `tools`. `disks`: those that a failed run may have found full; by default none is looked at.
+        `machine`: what this one and those beside it are told from others by; by default it is alone on its machine.
         """
         self._bus, self._runtime, self._name, self._work = bus, runtime, name, work.absolute()  # code may go elsewhere
         self._limits_of, self._tools_of, self._disks = limits_of, tools_of, disks
+        self._machine = machine or name
         self._solvers: dict[Digest, Solver] = {}
         self._planes: dict[Digest, ModelPlane] = {}
 
@@ -135,19 +137,14 @@ class Worker:
         log.debug("lease.granted", attempts=granted["attempts"])
         time = lease.time = SolverTime(self._runtime.now)
         conversation = await Conversation.open(self._bus, self._runtime, lease, granted, time, served.suite.resume)
-        attempts, most = int(granted["attempts"]), served.info.spec.max_deliveries
-        is_last = attempts >= most and _was_handed_back(int(granted["gen"]))
-        await self._drive(lease, served, conversation, time, is_last)
+        await self._drive(lease, served, conversation, time)
 
     async def aclose(self) -> None:
         """Close the connections to endpoints, and what solvers have open."""
         for one in self.forget_all_but(()):
             await one.aclose()
 
-    async def _drive(
-        self, lease: Lease, served: Served, conversation: Conversation, time: SolverTime, is_last: bool
-    ) -> None:
-        """`is_last`: twenty machines have handed it back, and there is no other delivery."""
+    async def _drive(self, lease: Lease, served: Served, conversation: Conversation, time: SolverTime) -> None:
         ref = conversation.ref
         folder = directory_of(self._work, ref.batch, ref.run, ref.gen)
         try:
@@ -157,10 +154,6 @@ class Worker:
                     verdict = await self._attempt(served, conversation, time, folder)
                 except TreeError as no_template:  # of the suite's, on every machine
                     verdict = Over("workspace_error", str(no_template))
-                except MachineError as fault:
-                    if not is_last or not isinstance(fault.__cause__, UserCodeError) or spent(fault) is not None:
-                        raise  # `spent` closes what only the error's frames have open: the hole's script is to be read
-                    verdict = Over("solver_error", fault.__cause__.placed)  # its own word, instead of `poison`
                 match verdict:
                     case Answered(text):
                         if self._disks is not None and served.suite.workspace is not None:
@@ -315,16 +308,16 @@ class Worker:
             decision=str(decision),
         )
 
-    async def give_back(self, lease: Lease) -> None:
+    async def give_back(self, lease: Lease, fault: MachineError | None = None) -> bool:
         """Hand a run back at once."""
-        if lease.ref is not None:
-            decision = await self._bus.give_back(lease.ref)
-            log.info("lease.handed_back", run=lease.ref.run, gen=lease.ref.gen, decision=str(decision))
-
-
-def _was_handed_back(gen: int) -> bool:
-    """Whether, by its generation, a run has had all its hand-backs. Not known after a restart of the server: no."""
-    return FREE_HAND_BACKS < gen < _RESTARTED
+        if lease.ref is None:
+            return True
+        decision = await self._bus.give_back(lease.ref, "" if fault is None else self._machine)
+        log.info("lease.handed_back", run=lease.ref.run, gen=lease.ref.gen, decision=str(decision))
+        if fault is None or decision.reason != ITS_OWN_DOING:
+            return True
+        await self._hole(lease, *last_word(fault, "solver_error"))
+        return False
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -1,26 +1,28 @@
 """How the fences work together in one run: who holds it, what was accepted from whom, and how it ended.
 
 The export does not name the steps of the pipeline, but each can be told by its envelope and its parts: a claim names an
-entry and a consumer, a hand-back names a lease and nothing else, an adoption names its source. All parts of an entry
-are one step, so a step is judged by what stood before it.
+entry and a consumer, a hand-back names a lease and nothing else but the machine that could not do it, an adoption names
+its source. All parts of an entry are one step, so a step is judged by what stood before it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bus.checker.board import Board
 from bus.checker.checked import Leases, Preempted
 from bus.checker.said import Said
 from bus.checker.setting import Setting
 from bus.checker.transcript import run_of
+from bus.checker.tries import Tries
 
 __all__ = ["Run", "Runs"]
 
 _COMMON = frozenset({"schema", "batch", "plane", "server"})
 _HAND_BACK = frozenset({"lease_id", "gen", "run"})
+_UNFIT = frozenset({"machine"})
 _OUTLIVE = frozenset({"outbox", "plane", "indoubt", "ledger", "admission", "run"})
 """What may still come of a run that has ended: its effects and their undos, its spend, and the places of both."""
 
@@ -51,6 +53,8 @@ class Run:
     admitted: bool = False
     hole: str = ""
     ended_ms: int = 0
+    of_workers: Tries = field(default_factory=Tries)
+    of_scorers: Tries = field(default_factory=Tries)
 
     @property
     def ended(self) -> bool:
@@ -64,6 +68,7 @@ class Runs:
     def __init__(self, board: Board, setting: Setting) -> None:
         """How many runs were declared."""
         self._intended: int = setting.policy["intended"]
+        self._most: int = setting.policy["max_deliveries"]
         self._timed = setting.timed
         self.runs: dict[str, Run] = {}
         self.preempted: list[Preempted] = []
@@ -86,6 +91,9 @@ class Runs:
         self._p11 = p("run.P11", "of an ended run only effects and spend are accepted", "steps of ended runs")
         self._p12 = p("run.P12", "a restart's floor is above all that was granted before", "restarts")
         self._p13 = p("run.P13", "at the close every admitted run has ended", "runs admitted")
+        self._p14 = p(
+            "run.P14", "no run ends for what one machine could not do", "ends for want of a machine or deliveries"
+        )
         self._on: Mapping[tuple[str, str], Callable[[Said, Sequence[Said]], None]] = {
             ("judge", "mint"): self._admit,
             ("judge", "rebind"): self._rebind,
@@ -120,9 +128,13 @@ class Runs:
             on = self._on.get((said.fence, said.op))
             if on is not None:
                 on(said, parts)
-        if run is not None and applied and envelope.keys() - _COMMON == _HAND_BACK:
-            self._hand_back(run)
+        if run is not None and applied and envelope.keys() - _COMMON - _UNFIT == _HAND_BACK:
+            self._hand_back(run, envelope.get("machine"))
         last = parts[-1]
+        if run is not None and run.lease is not None and last.reason == "its_own_doing":
+            tries = run.of_scorers if run.lease.scoring else run.of_workers
+            enough = tries.is_its_own_doing(envelope.get("machine", ""), alone=self._is_alone(run))
+            self._p14.see(enough, last, "before, {} machines could not", len(tries.machines))
         if run is not None and last.verb in ("replay", "in_doubt") and (last.fence, last.op) == ("judge", "commit"):
             run.lease, run.state = None, "sealed"  # parked: nobody scores it before it is bound anew
 
@@ -148,6 +160,8 @@ class Runs:
 
     def _grant(self, said: Said, run: Run, gen: int, *, scoring: bool) -> None:
         envelope = said.envelope
+        voided = run.lease is not None and run.lease.gen <= self._floor
+        (run.of_scorers if scoring else run.of_workers).granted(voided=voided)
         self._supersede(said, run)
         last = run.epoch if scoring else run.gen
         self._p2.see(gen > max(last, self._floor), said, "generation {} behind {}", gen, max(last, self._floor))
@@ -177,11 +191,17 @@ class Runs:
             self.preempted.append(lost)
         run.lease = None
 
-    def _hand_back(self, run: Run) -> None:
+    def _hand_back(self, run: Run, machine: str | None) -> None:
         if run.lease is not None:
+            tries = run.of_scorers if run.lease.scoring else run.of_workers
+            tries.handed_back(machine, alone=machine is not None and self._is_alone(run))
             run.state = "sealed" if run.lease.scoring else "queued"
             self._handed_back += 1
         run.lease = None
+
+    def _is_alone(self, run: Run) -> bool:
+        """Whether no other run is in anybody's hands at this stage."""
+        return sum(one.state == run.state for one in self.runs.values()) == 1
 
     # --- the steps -----------------------------------------------------------------------------------------
 
@@ -243,6 +263,9 @@ class Runs:
         if "entry" in said.envelope and "consumer" in said.envelope:
             self._supersede(said, run)  # delivered too often: who claims it last ends it
         run.hole = said.args["why"]
+        tries = {"poison": run.of_workers, "judge_failed": run.of_scorers}.get(run.hole)
+        if tries is not None and "entry" in said.envelope:
+            self._p14.see(tries.counted >= self._most, said, "of {} deliveries {} count", self._most, tries.counted)
         self._end(said, run, "hole", parts)
 
     def _end(self, said: Said, run: Run, state: str, parts: Sequence[Said]) -> None:

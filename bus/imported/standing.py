@@ -23,6 +23,7 @@ __all__ = ["RunStanding", "Standing"]
 _GRANTED = ("commit", "duplicate")
 _ADDRESS = frozenset({"schema", "plane", "batch", "server"})  # in every envelope
 _OF_A_HAND_BACK = frozenset({"run", "lease_id", "gen"})
+_UNFIT = frozenset({"machine"})  # likewise, by a machine that could not do it
 
 
 @dataclass(slots=True)
@@ -176,8 +177,9 @@ class Standing:
         at.is_leased = False
         if at.state is RunState.RUNNING and "abandoned" not in told.envelope:
             at.state = RunState.QUEUED
-            at.hand_backs += 1
-            at.attempts -= at.hand_backs <= FREE_HAND_BACKS
+            is_free = "machine" in told.envelope
+            at.hand_backs += not is_free
+            at.attempts -= is_free or at.hand_backs <= FREE_HAND_BACKS
 
     def _appended(self, told: Told) -> None:
         run, number = _chain(told)
@@ -206,13 +208,14 @@ class Standing:
 
     def _maybe_handed_back_by_a_scorer(self, told: Told) -> None:
         """A hand-back is told by its envelope: where it gave up calls, they alone are its parts."""
-        if told.envelope.keys() - _ADDRESS != _OF_A_HAND_BACK:
+        if told.envelope.keys() - _ADDRESS - _UNFIT != _OF_A_HAND_BACK:
             return
         at = self._at(told.envelope["run"])
         if at.state is RunState.SCORING:
             at.state, at.is_being_scored = RunState.SEALED, False
-            at.score_hand_backs += 1
-            at.score_attempts -= at.score_hand_backs <= FREE_HAND_BACKS
+            is_free = "machine" in told.envelope
+            at.score_hand_backs += not is_free
+            at.score_attempts -= is_free or at.score_hand_backs <= FREE_HAND_BACKS
 
     def _answered_by_another(self, told: Told) -> None:
         """Another judge or candidate than was bound: parked, unless it is the end of the run."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from bus.memory.hand_backs import Unfit
 from bus.memory.streams import MemoryStream
 from bus.models.admission import Admission
 from bus.models.completion import Completion
@@ -93,6 +94,9 @@ class Life:
     score_attempts: int = 0
     hand_backs: int = 0
     score_hand_backs: int = 0
+    """By who had to stop."""
+    unfit: Unfit = field(default_factory=Unfit)
+    score_unfit: Unfit = field(default_factory=Unfit)
     scorer_lease: str = ""
     ended: dict[str, str] = field(default_factory=dict)
     """Lease → the step that ended it: its resend is a duplicate, also when the run has moved on."""
@@ -188,6 +192,10 @@ class MemoryBatch:
     def state(self, run: RunId) -> RunState | None:
         """Where a run is, or None when it was neither admitted nor abandoned."""
         return self.lives[run].state if run in self.lives else None
+
+    def alone(self, state: RunState) -> bool:
+        """Whether one run of the batch is in that state, and no other."""
+        return sum(life.state is state for life in self.lives.values()) == 1
 
     def waits_for(self, group: Group, run: RunId) -> bool:
         """Whether a run is in a state in which a consumer of this group can move it."""

@@ -21,6 +21,7 @@ from bus.memory.adopt import AdoptSteps
 from bus.memory.batch import MemoryBatch
 from bus.memory.calls import CallSteps
 from bus.memory.command import Command, is_entry_id
+from bus.memory.hand_backs import is_machine
 from bus.memory.restart import above_the_floor
 from bus.memory.scorer import ScorerSteps
 from bus.memory.steps import (
@@ -204,20 +205,22 @@ class MemoryBus(AdoptSteps, CallSteps, ToolSteps, ScorerSteps):
         life.tree, life.artifact, life.state = tree_hash, artifact, RunState.SEALED
         return command.done(Answer(Verb.COMMIT, None, {"head": head}))
 
-    async def give_back(self, ref: Ref) -> Decision:
+    async def give_back(self, ref: Ref, machine: str = "") -> Decision:
         """Hand a run back at once (`yield`): fence the lease, emit a new entry, acknowledge the old."""
-        command = self._begin("yield", ref.batch, ref.run, lease_id=ref.lease_id, gen=ref.gen)
+        command = self._begin("yield", ref.batch, ref.run, lease_id=ref.lease_id, gen=ref.gen, machine=machine or None)
         at, life = command.batch, command.batch.life(ref.run)
-        if command.malformed:
+        if command.malformed or not is_machine(machine):
             return command.refused("schema")
         if life.ended.get(ref.lease_id) == "yield":
             return command.again()
         if not at.holder_is_live(ref.run, ref.lease_id, ref.gen):
             return command.refused("stale_lease")
+        if machine and not life.unfit.noted(machine, alone=at.alone(RunState.RUNNING)):
+            return command.refused("its_own_doing")
         settle(command, life, MODEL_DESK)
         fence_holder(command, ref.run)
-        life.hand_backs += 1
-        if life.hand_backs <= FREE_HAND_BACKS:
+        life.hand_backs += not machine
+        if machine or life.hand_backs <= FREE_HAND_BACKS:
             emit_anew(command, Group.WORKER, ref.run)
             life.attempts -= 1
         life.ended[ref.lease_id] = "yield"

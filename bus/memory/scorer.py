@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bus.memory.batch import VERDICT_SCHEMA, MemoryBatch
 from bus.memory.command import Command
+from bus.memory.hand_backs import is_machine
 from bus.memory.steps import EndingSteps, emit_anew, leave, make_hole, settle
 from bus.models import Answer, Verb
 from bus.port import Entry, Group, Judgement, Ref, RunState
@@ -116,19 +117,23 @@ class ScorerSteps(EndingSteps):
         command.done()
         return Decision(BusVerb(mismatch.verb.value), reason, "judge.commit", dict(mismatch.fields))
 
-    async def score_give_back(self, ref: Ref) -> Decision:
+    async def score_give_back(self, ref: Ref, machine: str = "") -> Decision:
         """Hand a score back at once."""
-        command = self._begin("score_yield", ref.batch, ref.run, lease_id=ref.lease_id, gen=ref.gen)
+        command = self._begin(
+            "score_yield", ref.batch, ref.run, lease_id=ref.lease_id, gen=ref.gen, machine=machine or None
+        )
         at, life = command.batch, command.batch.life(ref.run)
-        if command.malformed:
+        if command.malformed or not is_machine(machine):
             return command.refused("schema")
         if life.ended.get(ref.lease_id) == "score_yield":
             return command.again()
         if not at.scorer_is_live(ref.run, ref.lease_id, ref.gen):
             return command.refused("stale_lease")
+        if machine and not life.score_unfit.noted(machine, alone=at.alone(RunState.SCORING)):
+            return command.refused("its_own_doing")
         settle(command, life, JUDGE_DESK)
-        life.score_hand_backs += 1
-        if life.score_hand_backs <= FREE_HAND_BACKS:
+        life.score_hand_backs += not machine
+        if machine or life.score_hand_backs <= FREE_HAND_BACKS:
             emit_anew(command, Group.SCORER, ref.run)
             life.score_attempts -= 1
         life.ended[ref.lease_id] = "score_yield"

@@ -7,7 +7,8 @@
 --                     own, `t.lease`                                 s.lease  the last scorer's: live while it is scoring
 --            conversation  its chain in fence 7 is <run>~<conversation>      turning  '1' once a `turn` was begun
 --            calls    its calls that have a place at an endpoint's desk      windows  its fan-outs not joined yet
---            yields, s.yields  hand-backs so far
+--            yields, s.yields  hand-backs so far by who had to stop
+--            unfit, s.unfit  those of machines that could not do it: '<how many> <of them alone> <machine> …'
 --            end:<lease id>  the step that ended that lease: its resend is a duplicate, also when the run has moved on.
 --                     A seal's and a score's need none: they are the last that was done under `lease` and `s.lease`
 --            tree, artifact  the sealed workspace                    detail  what an ended run says of itself
@@ -151,11 +152,32 @@ local function end_lease(run, what, lease_id) put(run, 'end:' .. lease_id, what)
 -- about it, and hardly one run meets so many. One that itself sends its process the signal to stop meets no end of them.
 local FREE_HAND_BACKS = 20
 
--- A lease is given up: a new message, for whoever comes first. Beyond the free hand-backs it is taken for a death: the
--- attempt counts, and the message stays where it is, so that the next holder takes the run for a suspect.
-local function hand_back(run, run_id, stream, group, attempts, hand_backs)
-  add(run, hand_backs, 1)
-  if int(run, hand_backs) > FREE_HAND_BACKS then return end
+-- A machine that is unfit (its disk is full, say) is not the run's doing, and to have the run again and again, while all
+-- others are busy, says no more than once. It is the run's own doing when it does so to so many machines; and, as there may
+-- be no more machines than one, after so many times while nobody else had a run of the batch. The last number is there
+-- for the rest: a batch must end.
+--
+-- Notes that a machine is unfit for this run. False when by this one it is the run's own doing: its holder keeps it, and
+-- says how it ends.
+local function note_unfit(run, unfit, machine, alone)
+  local count, lone, machines = (run.data[unfit] or '0 0'):match('^(%d+) (%d+)(.*)$')
+  if not (machines .. ' '):find(' ' .. machine .. ' ', 1, true) then machines = machines .. ' ' .. machine end
+  count = count + 1
+  lone = lone + (alone and 1 or 0)
+  local _, different = machines:gsub(' ', '')
+  if different >= 5 or lone >= 10 or count >= 100 then return false end
+  put(run, unfit, number_text(count) .. ' ' .. number_text(lone) .. machines)
+  return true
+end
+
+-- A lease is given up: a new message, for whoever comes first. Beyond the free hand-backs of who had to stop it is taken
+-- for a death: the attempt counts, and the message stays where it is, so that the next holder takes the run for a suspect.
+-- `machine`: it was noted as unfit.
+local function hand_back(run, run_id, stream, group, attempts, hand_backs, machine)
+  if not machine then
+    add(run, hand_backs, 1)
+    if int(run, hand_backs) > FREE_HAND_BACKS then return end
+  end
   add(run, attempts, -1)
   acknowledge(stream, group, run.data.entry)
   put(run, 'entry', emit(stream, run_id))

@@ -6,7 +6,7 @@ from workers.explaining.entries import Entry, given, whole
 from workers.explaining.story import BUS, PLANNER, Hole, Kind, Lane, Look, Seal, plain
 from workers.explaining.telling import Telling, known_as, many, short
 
-__all__ = ["HANDLERS", "end_as_hole"]
+__all__ = ["HANDLERS", "end_as_hole", "unfit"]
 
 
 def _admit(told: Telling, entry: Entry) -> None:
@@ -119,8 +119,13 @@ def _seal(told: Telling, entry: Entry) -> None:
 def _yield(told: Telling, entry: Entry) -> None:
     lane = told.actor(entry)
     if not told.ask(entry, lane, "hands the run back"):
-        told.say(entry, lane, BUS, "hands the run back")
+        told.say(entry, lane, BUS, "hands the run back", unfit(entry))
         told.let_go(entry, Kind.WORKER, "handed it back")
+
+
+def unfit(entry: Entry) -> str:
+    """A note for a hand-back: whether its machine was the reason."""
+    return "its machine could not do it" if entry.text("machine") else ""
 
 
 def _hole(told: Telling, entry: Entry) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workers.explaining.entries import Entry, given, whole
-from workers.explaining.life import end_as_hole
+from workers.explaining.life import end_as_hole, unfit
 from workers.explaining.story import BUS, PLANNER, Kind, Lane, Look, Score, plain
 from workers.explaining.telling import Telling, known_as, short
 
@@ -60,7 +60,7 @@ def _score(told: Telling, entry: Entry) -> None:
 def _yield(told: Telling, entry: Entry) -> None:
     lane = told.actor(entry, Kind.SCORER)
     if not told.ask(entry, lane, "hands the score back"):
-        told.say(entry, lane, BUS, "hands the score back")
+        told.say(entry, lane, BUS, "hands the score back", unfit(entry))
         told.let_go(entry, Kind.SCORER, "handed it back")
 
 

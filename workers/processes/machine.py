@@ -24,8 +24,9 @@ from typing import Final, TypeVar
 
 import tenacity
 
-from bus.errors import MachineError, ProcessSpent
+from bus.errors import ArtifactNotFound, MachineError, ProcessSpent
 from bus.port import Runtime
+from workers.usercode import UserCodeError
 
 __all__ = [
     "OF_ANY_CODE",
@@ -34,6 +35,7 @@ __all__ = [
     "Disks",
     "fault_of",
     "insisted",
+    "last_word",
     "let_go",
     "machine_error",
     "spent",
@@ -83,6 +85,13 @@ def fault_of(error: BaseException, numbers: frozenset[int] = OF_THE_MACHINE) -> 
             where = "" if one.filename is None else f"{os.fsdecode(one.filename)}: "
             return machine_error(f"{where}{os.strerror(one.errno or 0)}")
     return None
+
+
+def last_word(fault: MachineError, of_code: str) -> tuple[str, str]:
+    """Why a run that no machine can do is a hole, and in which words. `of_code`: where the suite's code raised it."""
+    if isinstance(fault.__cause__, UserCodeError):
+        return of_code, fault.__cause__.placed
+    return "artifact_missing" if isinstance(fault, ArtifactNotFound) else "machine_error", str(fault)
 
 
 def spent(error: BaseException | None = None) -> ProcessSpent | None:

@@ -9,7 +9,8 @@ breaker that keeps it from that, one for each consumer:
                                  │  ▲                              │
                                  └──┘ still wrong: twice as long   └──▶ rests, twice as long: it was not right
 
-It rests for a lease time at first; what it held is handed back before, and what it holds beside that is driven on. Who
+It rests for a lease time at first; what it held is handed back at once, for others to have first, and what it holds
+beside that is driven on. What turns out to be the run's own doing ends the rest that it was the reason of. Who
 looks at the fleet is told through `told`: nobody should have to find the machine by what is not done there.
 """
 
@@ -87,14 +88,18 @@ class Resting:
         """Whether one that was taken so long ago has found it out: what breaks at once would have broken by now."""
         return self.tries and seconds >= self._lease
 
-    async def begin(self, error: BaseException, lease: float) -> None:
-        """Rest. `lease`: seconds of the lease of what failed. Of several that fail together the first counts."""
+    async def begin(self, error: BaseException, lease: float) -> bool:
+        """Rest. `lease`: seconds of the lease of what failed. Of several that fail together the first counts.
+
+        True for that one.
+        """
         if self.is_on:
-            return
+            return False
         why = redacted(" ".join(str(error).split()) or type(error).__name__)
         self._recheck = error.recheck if isinstance(error, MachineError) else None
         self._why, self._lease, self._tries_since = why, lease, None
         await self._rest()
+        return True
 
     async def look(self) -> None:
         """The time is over: try again, or rest on when what was wrong still is."""
@@ -112,8 +117,11 @@ class Resting:
 
     async def went_well(self) -> None:
         """One was driven to its end."""
-        if not self.tries:
-            return
+        if self.tries:
+            await self.end()
+
+    async def end(self) -> None:
+        """Serve: nothing is wrong with this machine."""
         log.info("machine.serves", was=self._why)
         self._why, self._recheck, self._times, self._tries_since = "", None, 0, None
         if self._told is not None:

@@ -31,7 +31,7 @@ _REPLAYED: Final = "replay.P1: the reference models derive each decision again"
 _HONEST: Final = frozenset(
     {
         "poison", "judge_failed", "stuck", "endpoint_error", "retries_exhausted", "over_budget", "solver_timeout",
-        "window_exhausted", "judge_mismatch", "judge_error", "judge_unparsed", "unreviewed",
+        "window_exhausted", "judge_mismatch", "judge_error", "judge_unparsed", "unreviewed", "machine_error",
     }
 )  # fmt: skip
 """Holes in which a run may end because of what went wrong around it."""

@@ -34,6 +34,7 @@ from typing import Final
 
 import structlog
 
+from bus.errors import MachineError
 from bus.partitions import share
 from bus.port import BatchInfo, BatchSpec, Bus, Entry, IntentState, Outcome, Runtime
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId, Plane, Verb
@@ -213,8 +214,9 @@ class Executor:
             return await self._complete(claimed, Answer(False, read_text(answer)))
         return await self._act(claimed, box, table, slot, place)
 
-    async def give_back(self, lease: Lease) -> None:
+    async def give_back(self, lease: Lease, fault: MachineError | None = None) -> bool:
         """What was not sent is left to redelivery; of what was sent and not answered, nobody knows."""
+        return True
 
     async def _act(self, claimed: _Claimed, box: Toolbox, table: ToolTable, slot: Slot, place: Place) -> bool:
         if (why := await box.ready(claimed.tool)) is not None:
