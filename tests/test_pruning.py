@@ -34,7 +34,7 @@ from bus.target import Target
 from bus.tombstones import Tombstone
 from bus.types import BatchId, Decision, Digest, Gen, LeaseId, Plane, Verb
 from bus.wire import Address
-from tests.batches import P1, W1, Batch, FixedDoor
+from tests.batches import P1, W1, Batch, FixedDoor, one_over_another
 from tests.fleet import Stage, case
 from tests.histories import exported, whole_history
 from tests.limits import ALL as WHOLE
@@ -226,6 +226,39 @@ async def test_what_an_open_batch_scores_anew_is_kept(batch: Batch, tmp_path: Pa
     with pytest.raises(InputError, match="batch 'b' is in use: batch 'again' is open, and scores its runs anew"):
         await make_plan(batch.bus, [B], [])
     assert (await make_plan(batch.bus, [], ALL)).kept == (B,)
+
+
+async def closed(batch: Batch) -> None:
+    """The one run that it has adopted is scored, and it is closed over that."""
+    scoring = await batch.scoring()
+    assert (await batch.bus.score(scoring.ref, scoring.judgement)).applied
+    rows = await batch.bus.rows(batch.name, batch.runs)
+    assert (await batch.bus.close(batch.name, Snapshot.from_rows(rows, batch.spec).snapshot_id, 1)).applied
+
+
+async def test_what_a_closed_batch_scored_anew_goes_and_where_its_answers_are_is_said(
+    server: Target, tmp_path: Path
+) -> None:
+    """The other one's verdicts stay; the answers that they are about were never its own. Not if both go."""
+    async with one_over_another(server.address()) as (first, second):
+        await closed(second)
+        both, screen = await make_plan(first.bus, [], ALL), io.StringIO()
+        assert (len(both.batches), both.outlived_by) == (2, {})
+        pruning.show(first.bus, await make_plan(first.bus, [first.name], []), tmp_path, Console(file=screen))
+        said = "second scored its runs anew, and cannot show their answers without it"
+        assert f"  {said}: evalbus show {place(tmp_path, 'first')} RUN\n" in screen.getvalue()
+        assert f"  {said}: evalbus show {place(tmp_path, 'first')} RUN\n" in await pruned(first.bus, tmp_path, "first")
+        assert "scored its runs anew" not in await pruned(first.bus, tmp_path, "second")
+
+
+async def test_what_an_open_batch_reads_by_way_of_another_is_kept_too(server: Target) -> None:
+    """What is scored anew in turn was sealed in the first: the third would wait for its transcripts for ever."""
+    async with one_over_another(server.address()) as (first, second):
+        await closed(second)
+        await first.bus.create(replace(second.spec, batch=BatchId("third"), source="second"))
+        for name in (first.name, second.name):
+            with pytest.raises(InputError, match=f"batch '{name}' is in use: batch 'third' is open"):
+                await make_plan(first.bus, [name], [])
 
 
 async def test_a_batch_that_begins_to_score_it_anew_meanwhile_is_seen_by_the_script(

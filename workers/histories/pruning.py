@@ -17,6 +17,7 @@ archived again.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +96,8 @@ class Plan:
     left: dict[BatchId, Tombstone]
     kept: tuple[BatchId, ...]
     """Ended ones that a rule keeps, or an open batch that scores them anew."""
+    outlived_by: Mapping[BatchId, BatchId]
+    """Of those that go: one that has scored its runs anew, and stays. What it shows as answers was sealed here."""
 
 
 async def prune(bus: ServerBus, plan: Plan, directory: Path, console: Console) -> None:
@@ -120,6 +123,7 @@ async def _prune_all(bus: ServerBus, plan: Plan, directory: Path, console: Conso
                 SegmentFiles.of(segments, info).remove()  # all that was in them is in the one file
             _say(console, f"{name}: {tombstone.entries:,} entries in {tombstone.file}")
             _say(console, f"  {tombstone.proof}")
+            _warn(console, plan, info, tombstone.file)
             if outside:
                 _say(console, f"  sealed workspaces in the artifact store, which stay there: {outside:,}")
     except (InputError, ViolationError):
@@ -151,12 +155,21 @@ def show(bus: ServerBus, plan: Plan, directory: Path, console: Console) -> None:
     for info in plan.batches:
         name = info.spec.batch
         _say(console, f"{name}: would be archived in {_place(directory, bus, name)}, and deleted ({info.status.shown})")
+        _warn(console, plan, info, _place(directory, bus, name))
     for name in plan.left:
         _say(console, f"{name}: what an interrupted prune has left of it would be deleted")
     for name in plan.kept:
         _say(console, f"{name}: would be kept")
     if not (plan.batches or plan.left or plan.kept):
         _say(console, "no batch on this server has ended")
+
+
+def _warn(console: Console, plan: Plan, info: BatchInfo, archived: Path | str) -> None:
+    by = plan.outlived_by.get(info.spec.batch)
+    if by is not None:
+        sealed_in = root_of(BatchId(info.spec.source)) if info.spec.source else archived
+        said = f"{root_of(by)} scored its runs anew, and cannot show their answers without it"
+        _say(console, f"  {said}: evalbus show {sealed_in} RUN")
 
 
 def _say(console: Console, line: str) -> None:
@@ -178,17 +191,28 @@ async def make_plan(bus: ServerBus, names: Sequence[BatchId], rules: Sequence[Ru
     tombstones = await bus.tombstones()
     names = [batch for name in names for batch in await _named(bus, name, tombstones)]
     left = {name: one for name, one in tombstones.items() if not one.cleared or name in names}
-    sources = await _sources(bus)
+    sources = await _sources(bus, await bus.batches())
     if names:
         found = [await _may_go(bus, name, sources) for name in dict.fromkeys(names) if name not in tombstones]
-        return Plan(tuple(found), left, ())
+        return Plan(tuple(found), left, (), await _outlived(bus, found))
     batches = {one.name: one for one in await _ended_ones(bus)}
     ended = [when for one in batches.values() if (when := await _ended(bus, one)) is not None]
     in_use = {one.name for one in batches.values() if not sources.keys().isdisjoint(one.batches)}
     stay = kept(rules, ended, await _now_ms(bus, batches.values())) | in_use
     oldest_first = [one.name for one in sorted(ended, key=lambda one: (one.at_ms, one.name))]
     going = [info for name in oldest_first if name not in stay for info in batches[name].parts]
-    return Plan(tuple(going), left, tuple(name for name in oldest_first if name in stay))
+    staying = tuple(name for name in oldest_first if name in stay)
+    return Plan(tuple(going), left, staying, await _outlived(bus, going))
+
+
+async def _outlived(bus: ServerBus, going: Sequence[BatchInfo]) -> dict[BatchId, BatchId]:
+    """See `Plan.outlived_by`."""
+    names = {info.spec.batch for info in going}
+    known = await bus.all_batches()
+    readers = await _sources(
+        bus, [one for one, at in known.items() if at is not BatchStatus.PRUNED and one not in names]
+    )
+    return {name: by for name, by in readers.items() if name in names}
 
 
 async def _named(bus: ServerBus, name: BatchId, tombstones: Collection[BatchId]) -> list[BatchId]:
@@ -241,13 +265,15 @@ def _in_use(name: BatchId, by: str) -> InputError:
     )
 
 
-async def _sources(bus: ServerBus) -> dict[BatchId, BatchId]:
-    """Batches whose runs an open one scores anew, each with one that does."""
-    found = {}
-    for name in await bus.batches():
-        info = await bus.info(name)
-        if info is not None and info.spec.source:
-            found[BatchId(info.spec.source)] = name
+async def _sources(bus: ServerBus, names: Iterable[BatchId]) -> dict[BatchId, BatchId]:
+    """Batches whose runs one of these scores anew, or takes from one that did, each with one that does."""
+    found: dict[BatchId, BatchId] = {}
+    for name in names:
+        at = name
+        with contextlib.suppress(InputError):  # one on the way was pruned: there it ends
+            while (info := await bus.info(at)) is not None and info.spec.source:
+                at = BatchId(info.spec.source)
+                found.setdefault(at, name)
     return found
 
 
