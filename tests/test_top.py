@@ -19,6 +19,7 @@ import pytest
 from textual.widgets import DataTable
 
 from bus.chain import EMPTY_HEAD
+from bus.held_loops import HeldLoop, note_held_loop
 from bus.redis_bus import RedisBus
 from bus.server import unix_url
 from bus.snapshot import Snapshot
@@ -78,6 +79,15 @@ async def test_who_holds_what_and_who_was_refused_lead_to_the_run_in_words(serve
         await seat.sees("worker w1, generation 1: fell silent, and was preempted")
         await seat.pilot.press("escape")
         await seat.until(lambda: isinstance(seat.app.screen, BatchScreen), "the batch's screen")
+
+
+async def test_a_line_that_holds_its_workers_loop_is_named_while_it_does(server: Target) -> None:
+    """All that is seen of it otherwise is a worker that falls silent, again and again."""
+    async with seated(server, begin_with_it=True) as seat:
+        bus, held = seat.batch.bus, HeldLoop("w1", 5.0, "[agent].py:8")
+        ref = (await seat.batch.claimed()).ref
+        await note_held_loop(bus, ref.batch, ref.run, held)
+        await seat.sees("! c0#1 at w1: its solver blocked the event loop for over 5 s at [agent].py:8: use asyncio")
 
 
 async def test_the_cursor_stays_on_its_row_when_others_come_and_go(server: Target) -> None:

@@ -13,6 +13,7 @@ import pytest
 from bus.chain import EMPTY_HEAD
 from bus.envelopes import decode, encode
 from bus.errors import InputError, ServerUnreachable
+from bus.held_loops import HeldLoop, note_held_loop
 from bus.port import BatchStatus
 from bus.target import Target
 from bus.types import BatchId
@@ -206,6 +207,19 @@ async def test_what_a_person_should_know_is_said_and_nothing_else(server: Target
     view = replace(whole, counters=counters, glance=Glance.of(counters, 1, 0, None), holds=(hold,) if hold else ())
     assert len(view.notices) == bool(case.notice), view.notices
     assert case.notice in "".join(view.notices)
+
+
+async def test_lines_that_hold_event_loops_are_told_once_each_and_three_of_them(server: Target) -> None:
+    """A mistake that a thousand runs have in common is one line, and none of them moves the cursor."""
+    async with opened(server.address(), runs=4) as batch:
+        await batch.admit()
+        await batch.claimed()
+        for number, run in enumerate(batch.runs):
+            place = f"agent.py:{max(1, number)}"
+            await note_held_loop(batch.bus, batch.name, run, HeldLoop("w1", 5.0, place + "\x1b[2J" * (number == 2)))
+        notices = (await Watcher(batch.bus).view(batch.name)).notices
+    assert [notice.split(" blocked")[0] for notice in notices] == [f"c{n}#1 at w1: its solver" for n in (0, 2, 3)]
+    assert all(notice.isprintable() for notice in notices)
 
 
 async def test_nobody_is_told_to_start_a_worker_for_a_batch_that_was_imported(server: Target) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bus.cluster import ServerBus
     from workers.results.outcome import Outcome
 
-__all__ = ["HeldLoopNews", "rows_with_held_loops", "said_of", "with_held_loops"]
+__all__ = ["HeldLoopNews", "places_of", "rows_with_held_loops", "said_of", "with_held_loops"]
 
 _NOTE: Final = b'"loop.held"'
 _REMEDY: Final = "use asyncio.to_thread"
@@ -37,6 +37,14 @@ _MOST: Final = 5
 def said_of(held: HeldLoop) -> str:
     """`its solver blocked the event loop for over 5.0 s at agent.py:8: use asyncio.to_thread`."""
     return f"its solver blocked the event loop for over {held.seconds:g} s at {held.where}: {_REMEDY}"
+
+
+def places_of(held: Mapping[RunId, HeldLoop]) -> dict[str, str]:
+    """Each place with a line about a run that it held up: a mistake that a thousand runs have in common is one line."""
+    told: dict[str, str] = {}
+    for run, one in held.items():
+        told.setdefault(one.where, f"{run} at {one.consumer}: {said_of(one)}")
+    return told
 
 
 class _Rows(Protocol):
@@ -71,9 +79,8 @@ class HeldLoopNews:
         self._next = self._clock() + _LOOK_EVERY
         fresh: dict[str, str] = {}
         for batch in batches:
-            for run, held in (await held_loops(await bus.of(batch), batch)).items():
-                if held.where not in self._told:
-                    fresh.setdefault(held.where, f"{run} at {held.consumer}: {said_of(held)}")
+            places = places_of(await held_loops(await bus.of(batch), batch))
+            fresh = {where: line for where, line in places.items() if where not in self._told} | fresh
         told = list(fresh.items())[: _MOST - len(self._told)]
         self._told |= {where for where, _ in told}
         return [line for _, line in told]

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from bus.archived import began_ms
 from bus.cluster import ServerBus
 from bus.errors import ReplyError
+from bus.held_loops import HeldLoop, held_loops
 from bus.partitions import root_of
 from bus.port import BatchSpec, BatchStatus, Counters, Group, IntentState, RunRow, RunState
 from bus.replies import pairs_of
@@ -56,6 +57,7 @@ class _Crowd:
     holds: tuple[Hold, ...] = ()
     left_out: int = 0
     doubts: tuple[Doubt, ...] = ()
+    loops: Mapping[RunId, HeldLoop] = field(default_factory=dict)
 
 
 class _Watched:
@@ -167,6 +169,7 @@ class Watcher:
             holds=crowd.holds,
             holds_left_out=crowd.left_out,
             doubts=crowd.doubts,
+            loops=crowd.loops,
             refusals=newest([tail.refusals for tail in tails], since_ms),
             refusals_since_ms=since_ms,
             archive="" if self.archive is not None else ", ".join(dict.fromkeys(t.archive for t in tails if t.archive)),
@@ -214,6 +217,7 @@ class Watcher:
     async def _crowd(self, whole: Whole, counted: Sequence[Counters]) -> _Crowd:
         holds: list[Hold] = []
         doubts: list[Doubt] = []
+        loops: dict[RunId, HeldLoop] = {}
         most = math.ceil(_HOLDS / len(whole.parts))
         for batch, counters in zip(whole.batches, counted, strict=True):
             found: list[Hold] = []
@@ -224,9 +228,10 @@ class Watcher:
             if counters.effects_open and len(doubts) < _DOUBTS:
                 doubts += await self._doubts(batch, [hold.run for hold in found])
             holds += found
+            loops |= await held_loops(await self._bus.of(batch), batch)
         left_out = max(0, sum(one.running + one.scoring for one in counted) - len(holds))
         holds.sort(key=lambda one: (one.scoring, one.who, one.run))
-        return _Crowd(tuple(holds), left_out, tuple(doubts[:_DOUBTS]))
+        return _Crowd(tuple(holds), left_out, tuple(doubts[:_DOUBTS]), loops)
 
     async def _pending(self, batch: BatchId, group: Group, most: int) -> list[_Pending]:
         """Messages that were delivered and not acknowledged, with the time since their owner last said a word."""

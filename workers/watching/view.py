@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
+from bus.held_loops import HeldLoop
 from bus.port import BatchSpec, Counters
 from bus.types import BatchId, Plane, RunId
+from workers.brief import brief
+from workers.processes.held_loops import places_of
 from workers.results.outcome import Outcome
 from workers.results.progress import Glance
 
@@ -32,6 +36,12 @@ __all__ = [
     "sorted_counts",
     "state_of",
 ]
+
+
+_PLACES: Final = 3
+"""Lines of code that hold event loops, of those that were noted."""
+_LONGEST: Final = 300
+"""Characters of a notice that quotes a worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +157,8 @@ class View:
     holds_left_out: int
     """Beside those in `holds`."""
     doubts: tuple[Doubt, ...]
+    loops: Mapping[RunId, HeldLoop]
+    """Of runs whose solver held its worker's event loop: what was noted. None where the batch has ended."""
     refusals: tuple[Refusal, ...]
     """The newest first, of those since `refusals_since_ms`."""
     refusals_since_ms: int
@@ -262,6 +274,7 @@ def _notices(view: View) -> Iterator[str]:
     if silent:
         names = ", ".join(silent[:3]) + (f" and {len(silent) - 3} more" if len(silent) > 3 else "")  # noqa: PLR2004
         yield f"Silent for longer than a lease of {seconds(spec.lease_ms)}, about to lose their runs: {names}."
+    yield from (brief(line, _LONGEST) for line in list(places_of(view.loops).values())[:_PLACES])
     if view.ended == counts.intended:
         if counts.effects_open:
             calls = "call of a tool" if counts.effects_open == 1 else "calls of tools"
