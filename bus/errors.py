@@ -2,6 +2,7 @@
 
 EvalbusError                 one line for the user, and the exit code of the command line
 ├── InputError         (2)   a suite, case, file, option or batch name that cannot be used
+│   ├── BatchMissing         no batch has the name that was given, or none can have it
 │   └── ArtifactMissing      nobody here knows of a store that has these bytes
 ├── MachineError       (2)   what this machine cannot do now, and another may
 │   ├── ArtifactUnreachable  its way to the artifact store is closed, or the store is full
@@ -23,6 +24,7 @@ __all__ = [
     "ArtifactMissing",
     "ArtifactNotFound",
     "ArtifactUnreachable",
+    "BatchMissing",
     "EvalbusError",
     "InputError",
     "MachineError",
@@ -59,6 +61,15 @@ class InputError(EvalbusError):
         place = "" if file is None else f"{file}:{line}: " if line is not None else f"{file}: "
         text = f"{place}{problem}" + (f" ({remedy})" if remedy else "")
         super().__init__(" ".join(text.split()))
+
+
+class BatchMissing(InputError):
+    """No batch here has this name, or none can have it."""
+
+    def __init__(self, named: str, problem: str, *, remedy: str | None = None) -> None:
+        """`named`: as the user wrote it."""
+        self.named = named
+        super().__init__(problem, remedy=remedy)
 
 
 class ArtifactMissing(InputError):

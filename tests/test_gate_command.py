@@ -54,6 +54,19 @@ def read(file: Path) -> dict[str, Any]:
     return said
 
 
+async def test_a_file_where_only_a_batch_can_be_is_told_with_who_reads_it(stage: Stage) -> None:
+    """`no batch 'nightly.jsonl.zst'` sent people to look for a batch of that name."""
+    (stage.root / "nightl").write_text("a note")
+    for command, named, told in (
+        ("status", "nightly.jsonl.zst", r"the history of batch 'nightly', .*evalbus show.* evalbus import"),
+        ("review", "./baseline.json", r"a snapshot of batch 'nightly', .*\(evalbus gate reads the file\)"),
+        ("status", "nightl", ""),
+    ):
+        done = await stage.call(command, named)
+        wanted = rf"{re.escape(named)}: is {told}" if told else r"no batch 'nightl' .* did you mean nightly\?"
+        assert (done.code, re.match(wanted, done.complaint) is not None) == (2, True), done
+
+
 async def test_batch_history_and_snapshot_have_one_verdict(stage: Stage) -> None:
     """The same rules over the same set: word, number and figures, whichever it is read from."""
     sources = ("nightly", "nightly.jsonl.zst", "baseline.json")

@@ -35,7 +35,7 @@ async def fresh_name(bus: ServerBus, suite: Suite, source: BatchId | None) -> Ba
     taken = {*known, *(root_of(name) for name in known)}
     if source is not None:
         return batch_name(next_name(source, taken))
-    base = f"{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    base = f"{(suite.name or '').lstrip('-.') or 'batch'}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     names = [base, *(f"{base}.{number}" for number in range(2, 1_000))]
     return batch_name(next(name for name in names if name not in taken))
 

@@ -13,9 +13,10 @@ import secrets
 import socket
 from pathlib import Path
 
-from bus.errors import InputError
+from bus.errors import BatchMissing, InputError
 from bus.types import BatchId, ConsumerId
 from workers.brief import brief
+from workers.histories.history_files import SUFFIXES
 
 __all__ = ["batch_name", "checked_name", "fleet_place", "made_up_name", "this_host", "this_machine"]
 
@@ -27,13 +28,19 @@ _BATCH_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 
 
 def batch_name(text: str) -> BatchId:
-    """A batch's name that was given. Raises InputError for one that cannot stand in a key."""
+    """A batch's name that was given. Raises BatchMissing for one that cannot stand in a key, or means something else.
+
+    `-x` would be an option, `..` another directory of logs, and `x.jsonl` a file to `replay` and `gate`.
+    """
     if not text or len(text) > _LONGEST or not set(text) <= _BATCH_LETTERS:
-        raise InputError(
-            f"{brief(text, _SHOWN)!r} cannot name a batch",
-            remedy=f"letters, digits, '.', '_' and '-', at most {_LONGEST}",
-        )
-    return BatchId(text)
+        remedy = f"letters, digits, '.', '_' and '-', at most {_LONGEST}"
+    elif text[0] in "-.":
+        remedy = "it begins with a letter, a digit or '_'"
+    elif text.endswith(SUFFIXES):
+        remedy = f"commands take {', '.join(SUFFIXES)} for files"
+    else:
+        return BatchId(text)
+    raise BatchMissing(text, f"{brief(text, _SHOWN)!r} cannot name a batch", remedy=remedy)
 
 
 def this_host() -> str:

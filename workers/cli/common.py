@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from bus.errors import EvalbusError, InputError, ReplyError
+from bus.errors import BatchMissing, EvalbusError, InputError, ReplyError
 from bus.types import Plane
 
 if TYPE_CHECKING:
@@ -103,11 +103,19 @@ def guard(action: Callable[[], T]) -> T:
         print("evalbus: interrupted", file=sys.stderr)
         raise typer.Exit(130) from None
     except EvalbusError as error:
-        print(f"evalbus: {error}", file=sys.stderr)
+        print(f"evalbus: {_in_words(error)}", file=sys.stderr)
         raise typer.Exit(error.exit_code) from None
     except BrokenPipeError:  # the reader of our output has left
         sys.stderr.close()
         raise typer.Exit(0) from None
+
+
+def _in_words(error: EvalbusError) -> str:
+    if isinstance(error, BatchMissing):
+        from workers.gating.named_file import what_is_in  # noqa: PLC0415 - only who errs needs it
+
+        return what_is_in(error.named) or str(error)
+    return str(error)
 
 
 def seconds(option: str, written: str | None) -> float:

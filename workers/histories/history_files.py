@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LONGEST_LINE",
+    "SUFFIXES",
     "check_other",
     "check_target",
     "file_of_part",
@@ -36,7 +37,7 @@ __all__ = [
 LONGEST_LINE = 64 << 20
 """Bytes of one line: far above what one entry can hold. Whoever reads with `readline` gives it as the limit."""
 _STANDARD = "-"
-_SUFFIXES = (".jsonl", ".json", ".zst")
+SUFFIXES = (".jsonl", ".json", ".zst")
 _FRAME = b"\x28\xb5\x2f\xfd"  # how each frame of Zstandard begins: RFC 8878, 3.1.1
 _BLOCK = 1 << 20  # bytes read and compressed at a time
 _PIECE = 1 << 11  # bytes unpacked at a time: four of them may stand for 128 kB, so this is at most 64 MB
@@ -50,7 +51,7 @@ def is_history(named: str) -> bool:
     with contextlib.suppress(OSError, ValueError):  # too long for a file's name, or no name at all
         if Path(named).is_file():
             return True
-    return "/" in named or named.endswith(_SUFFIXES)
+    return "/" in named or named.endswith(SUFFIXES)
 
 
 def file_of_part(file: Path, number: int) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bus.cluster import ServerBus
-from bus.errors import InputError
+from bus.errors import BatchMissing, InputError
 from bus.partitions import part_name
 from bus.port import BatchInfo
 from bus.types import BatchId
@@ -50,7 +50,7 @@ async def existing(bus: ServerBus, batch: BatchId) -> Whole:
     """What is there under a name. Raises InputError, with the nearest names, when there is nothing."""
     whole = await whole_of(bus, batch)
     if whole is None:
-        raise InputError(await no_such_batch(bus, batch))
+        raise BatchMissing(batch, await no_such_batch(bus, batch))
     return whole
 
 
@@ -65,5 +65,5 @@ async def info_of(bus: ServerBus, batch: BatchId) -> BatchInfo:
         if whole is not None:
             first, last = part_name(batch, 1), part_name(batch, whole.of)
             raise InputError(f"batch {batch!r} is kept in {whole.of} partitions", remedy=f"name one: {first} to {last}")
-        raise InputError(await no_such_batch(bus, batch))
+        raise BatchMissing(batch, await no_such_batch(bus, batch))
     return info
