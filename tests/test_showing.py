@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from workers import redaction
 from workers.events import said_in
 from workers.histories.exporting import export_batch
 from workers.lab import Lab
+from workers.results import showing
 from workers.results.showing import Shown, show_batch, show_run, tell
 from workers.results.showing_files import show_file
 
@@ -150,6 +152,19 @@ def test_when_none_is_of_that_kind_the_others_are_counted() -> None:
     tell([], "b", ["fail"], None, console, (row.verdict for row in rows))
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().splitlines() == ["no run of b is fail", "there are: over_budget 3"]
+
+
+def test_columns_stand_below_each_other_whatever_a_terminal_needs_for_a_letter() -> None:
+    """An ideograph takes two places, a mark above a letter none; a blank that keeps words together is a blank."""
+    console = Console(file=io.StringIO())
+    found = [Shown(RunId(f"{one}#1"), "pass", "1", "", "", None, ()) for one in ("日本語", "e\u0301te\u0301", "plain")]
+    tell(found, "b", (), None, console)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == [
+        "run       verdict  answer", "日本語#1  pass     1", "e\u0301te\u0301#1     pass     1", "plain#1   pass     1",
+    ]  # fmt: skip
+    lines = showing.in_full("b", replace(found[0], answer="12\u00a0000\u202e"))
+    assert "answer     12 000\N{REPLACEMENT CHARACTER}" in lines
 
 
 def test_a_call_that_the_model_asks_for_reads_as_a_call_and_not_as_the_wire_has_it() -> None:

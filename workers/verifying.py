@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from bus.link import Door
 from bus.verify import Verification, check_names, verify
 from workers.files import check_writable, write_whole
+from workers.results.columns import columns
 from workers.runtime import SystemRuntime
+from workers.terminals import can_redraw, console_on
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,12 +41,11 @@ async def verify_fences(names: Sequence[str], door: Door, seed: int, json_file: 
 @contextlib.contextmanager
 def _progress(names: Sequence[str]) -> Iterator[Callable[[str, int], None]]:
     """A bar on a terminal, elsewhere a line when a fence begins."""
-    if sys.stderr.isatty():
-        from rich.console import Console  # noqa: PLC0415
+    if can_redraw(sys.stderr):
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with Progress(*columns, console=console_on(sys.stderr), transient=True) as bar:
             task = bar.add_task("")
             played = dict.fromkeys(names, 0)
 
@@ -73,11 +74,9 @@ def show(found: Verification, console: Console) -> None:
         caught = [mutant if held else f"{mutant} SURVIVED" for mutant, held in line.mutants.items()]
         examined = f"{line.denominator:,} {line.unit}"
         rows.append([line.fence, line.held, examined, f"{line.violations:,}", ", ".join(caught) or "none"])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(titles))]
-    for number, row in enumerate(rows):
-        cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+    for number, row in enumerate(columns(rows)):
         ok = number == 0 or found.lines[number - 1].ok
-        console.print("  ".join(cells).rstrip(), soft_wrap=True, markup=False, style=None if ok else "bold red")
+        console.print(row, soft_wrap=True, markup=False, style=None if ok else "bold red")
     for line in found.lines:
         for story in line.stories:
             console.print(f"{line.fence}: {line.held}: broken by {story}", soft_wrap=True, markup=False)

@@ -21,11 +21,11 @@ from workers.gating.baseline import own_baseline, results_of
 from workers.gating.command import check_floor, rules_of
 from workers.gating.rules import GateRules
 from workers.gating.sources import Found
-from workers.gating.telling import columns
 from workers.gating.visible import visible
 from workers.job import run_job
 from workers.job_options import JobOptions
 from workers.processes.interrupt import Interrupted
+from workers.results.columns import columns
 from workers.statistics.flips import Flips, Noise, alarms, flips, noise
 from workers.statistics.paired import Paired, paired
 from workers.statistics.power import chance_no_worse
@@ -228,7 +228,7 @@ def _lines(found: Calibration) -> list[str]:
         rows.append(["gate, as a whole", *_cells(found.gate)])
     rows += [[visible(name), *_cells(one)] for name, one in found.rules.items()]
     if len(rows) > 1:
-        lines += ["flips, of two repeats:", *(f"  {row}" for row in columns(rows))]
+        lines += ["flips, of two repeats:", *(f"  {row}" for row in columns(rows, range(1, len(rows[0]))))]
     if found.alarm is not None and found.margin is not None:
         one = found.alarm
         expected = "" if one.expected is None else f", expected {one.expected:.4f}"

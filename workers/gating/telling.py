@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from workers.gating.figures import Change, Comparison, Figures, Group
 from workers.gating.visible import visible
+from workers.results.columns import columns
 from workers.results.numbers import Interval
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["columns", "group_rows", "lines_of", "share", "show"]
+__all__ = ["group_rows", "lines_of", "share", "show"]
 
 _LABEL = 11  # as in `workers.results.outcome`
 _SIGNS = 4
@@ -47,7 +48,8 @@ def lines_of(figures: Figures, *, everything: bool = False) -> list[str]:
     if figures.comparison is not None:
         lines += _compared(figures.comparison, figures.trials)
     for field, groups in figures.groups.items():
-        lines += [f"by {visible(field)}", *(f"  {line}" for line in columns(group_rows(groups)))]
+        rows = group_rows(groups)
+        lines += [f"by {visible(field)}", *(f"  {line}" for line in columns(rows, range(1, len(rows[0]))))]
     return lines
 
 
@@ -59,19 +61,6 @@ def group_rows(groups: Sequence[Group]) -> list[list[str]]:
         counts = [str(one.cases), str(one.passed), str(one.scored)]
         rows.append([visible(one.name), *counts, rate, within, share(one.error), str(one.holes), _span(one.bounds)])
     return rows
-
-
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as lines, aligned: the first column to the left, the others to the right."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            text.rjust(width) if at else text.ljust(width)
-            for at, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines
 
 
 def _compared(one: Comparison, trials: int) -> list[str]:
@@ -100,7 +89,7 @@ def _compared(one: Comparison, trials: int) -> list[str]:
 
 def _named(changed: Sequence[Change]) -> Iterator[str]:
     """Which cases these are: whoever decides about a release looks at them next."""
-    listed = []
+    listed: list[tuple[str, str, str]] = []
     for word, cases in (
         ("worse", [one for one in changed if one.now < one.before]),
         ("better", [one for one in changed if one.now > one.before]),
@@ -109,9 +98,8 @@ def _named(changed: Sequence[Change]) -> Iterator[str]:
         listed += [(word, visible(one.case), f"{share(one.before)} there, {share(one.now)} here") for one in shown]
         if len(cases) > len(shown):
             listed.append((word, f"and {len(cases) - len(shown)} more", "all of them: --figures FILE"))
-    width = max((len(name) for _, name, _ in listed), default=0)
-    for word, name, rates in listed:
-        yield f"{'':<{_LABEL}}  {word:<6}  {name:<{width}}  {rates}"
+    for line in columns(listed):
+        yield f"{'':<{_LABEL}}  {line}"
 
 
 def share(value: float | None) -> str:

@@ -7,7 +7,7 @@ batches have the same cases. Either may be on a server, or a history that was ex
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,8 +18,9 @@ from workers.brief import brief
 from workers.cases import Json
 from workers.files import write_whole
 from workers.naming import batch_name
+from workers.results.columns import columns_on, without_empty_end
 from workers.results.fetching import existing
-from workers.results.showing import Shown, check_only, in_columns, shown_of, verdict_of
+from workers.results.showing import Shown, check_only, shown_of, verdict_of
 from workers.results.whole import rows_of
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ async def show_beside(here: Side, there: Side, only: Sequence[str], output: Path
         write_whole(output, "".join(json.dumps(_line(*pair), ensure_ascii=False) + "\n" for pair in pairs))
         console.print(f"{len(pairs):,} runs in {output}", soft_wrap=True, markup=False)
     elif pairs:
-        for line in _table(pairs):
+        for line in columns_on(console, _table(pairs)):
             console.print(line, soft_wrap=True, markup=False)
     alone = len({*here.verdicts} ^ {*there.verdicts})
     rest = f" · {alone:,} are in one of the two only" if alone else ""
@@ -77,9 +78,9 @@ def _line(before: Shown, now: Shown) -> dict[str, Json]:
 _OF_THE_CASE: Final = ("input", "target", "metadata")
 
 
-def _table(pairs: Sequence[tuple[Shown, Shown]]) -> Iterator[str]:
+def _table(pairs: Sequence[tuple[Shown, Shown]]) -> list[list[str]]:
     rows = []
     for before, now in pairs:
         said = [brief(one.said, _CELL) or "-" for one in (before, now)]
         rows.append([now.run, before.verdict, now.verdict, *said, brief(now.told()["target"], _CELL)])
-    return in_columns(_HEAD, rows)
+    return without_empty_end(_HEAD, rows)

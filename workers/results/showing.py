@@ -28,6 +28,7 @@ from workers.files import write_whole
 from workers.naming import batch_name
 from workers.processes.held_loops import rows_with_held_loops
 from workers.rescoring import origin_of
+from workers.results.columns import columns_on, without_empty_end
 from workers.results.fetching import existing
 from workers.results.whole import Placed, Whole, rows_of, runs_of
 from workers.suite import load_suite
@@ -42,7 +43,6 @@ __all__ = [
     "cases_of",
     "check_only",
     "event_of",
-    "in_columns",
     "in_full",
     "show_batch",
     "show_run",
@@ -139,7 +139,7 @@ def tell(
         write_whole(output, "".join(json.dumps(one.as_json(), ensure_ascii=False) + "\n" for one in found))
         console.print(f"{len(found):,} runs in {output}", soft_wrap=True, markup=False)
     elif found:
-        for line in _table(found):
+        for line in columns_on(console, _table(found)):
             console.print(line, soft_wrap=True, markup=False)
     else:
         console.print(f"no run of {batch} {'is ' + ' or '.join(only) if only else 'was begun'}", markup=False)
@@ -267,18 +267,9 @@ def event_of(payload: str) -> Mapping[str, Any]:
     return event if isinstance(event, dict) else {"kind": "unreadable"}
 
 
-def _table(found: Sequence[Shown]) -> Iterator[str]:
+def _table(found: Sequence[Shown]) -> list[list[str]]:
     rows = [[one.run, one.verdict, brief(one.said, _CELL) or "-", brief(one.told()["target"], _CELL)] for one in found]
-    return in_columns(["run", "verdict", "answer", "target"], rows)
-
-
-def in_columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table, without the last column where nothing stands in it."""
-    count = len(titles) if any(row[-1] for row in rows) else len(titles) - 1
-    lines = [titles, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(count)]
-    for line in lines:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip()
+    return without_empty_end(["run", "verdict", "answer", "target"], rows)
 
 
 def in_full(batch: str, one: Shown) -> Iterator[str]:
@@ -294,7 +285,7 @@ def in_full(batch: str, one: Shown) -> Iterator[str]:
     if one.detail:
         yield from _block("said", one.detail)
     if one.events:
-        yield f"transcript {len(one.events)} events"
+        yield f"transcript {len(one.events)} event{'s' if len(one.events) > 1 else ''}"
     for number, event in enumerate(one.events, start=1):
         for title, text in _told(event):
             yield from _block(f"  {number:<3} {title}", text, width=19)
@@ -315,7 +306,10 @@ def _told(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _block(title: str, text: str, width: int = 11) -> Iterator[str]:
     """A text under its title, as many lines as it has; nothing in it that a terminal would obey."""
     for number, line in enumerate(text.rstrip().splitlines() or [""]):
-        shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line.expandtabs(4))
+        shown = "".join(
+            each if each.isprintable() else " " if each.isspace() else "\N{REPLACEMENT CHARACTER}"
+            for each in line.expandtabs(4)
+        )
         yield f"{title if number == 0 else '':<{width}}{shown}".rstrip()
 
 

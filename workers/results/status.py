@@ -12,6 +12,7 @@ from bus.types import BatchId
 from workers.naming import batch_name
 from workers.processes.held_loops import said_of
 from workers.processes.rests import rests_of
+from workers.results.columns import columns_on
 from workers.results.fetching import fetch_outcome
 from workers.results.outcome import render
 from workers.results.progress import refused_of
@@ -51,13 +52,8 @@ async def show_all(bus: ServerBus, console: Console) -> None:
     if len(lines) == 1:
         console.print("no batches on this server", markup=False)
         return
-    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
-    for line in lines:
-        cells = [
-            text.ljust(width) if column < _TEXT_COLUMNS or column == len(titles) - 1 else text.rjust(width)
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        console.print("  ".join(cells).rstrip(), soft_wrap=True, markup=False)
+    for row in columns_on(console, lines, range(_TEXT_COLUMNS, len(titles) - 1)):
+        console.print(row, soft_wrap=True, markup=False)
 
 
 async def show_one(bus: ServerBus, batch: str, console: Console) -> None:
