@@ -106,11 +106,15 @@ def test_a_locale_that_is_not_utf_8_changes_nothing(words: tuple[str, ...], said
 
 
 def test_a_stream_that_cannot_say_a_letter_says_another(tmp_path: Path) -> None:
-    """A picture in Latin-1 has question marks, and is no traceback."""
-    other = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONPATH": str(ROOT)}
-    show = "from workers.cli import in_utf8; in_utf8.ensure(); print('│ ü')"
-    done = subprocess.run([sys.executable, "-c", show], cwd=tmp_path, env=other, capture_output=True, check=False)
-    assert (done.stdout.rstrip(), done.stderr) == ("? ü".encode("latin-1"), b"")
+    """No traceback; our own marks are typed, for `pass 2 ? fail 1` is a question."""
+    show = "from workers.cli import in_utf8; in_utf8.ensure(); print('│ ü', 'pass 2 · fail 1 ▁▇█ …', chr(0xd83d))"
+    for encoding, said in (
+        ("latin-1", "? ü pass 2 · fail 1 17# ... ?"), ("ascii", "? ? pass 2 | fail 1 17# ... ?"),
+        ("utf-8", "│ ü pass 2 · fail 1 ▁▇█ … ?"),
+    ):  # fmt: skip
+        other = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run([sys.executable, "-c", show], cwd=tmp_path, env=other, capture_output=True, check=False)
+        assert (done.stdout.rstrip(), done.stderr) == (said.encode(encoding), b"")
 
 
 @pytest.mark.process

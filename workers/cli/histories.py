@@ -52,7 +52,8 @@ def export(
     quiet_logs()
     written = with_bus(lambda bus: export_whole(bus, batch_name(batch), file, archive), url, home, plane)
     for one in written:
-        print(f"{one.lines} lines of history in {one.file}", file=sys.stderr)
+        where = "on standard output" if str(one.file) == "-" else f"in {one.file}"
+        print(f"{one.lines} lines of history {where}", file=sys.stderr)
 
 
 def _export_log(

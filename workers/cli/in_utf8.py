@@ -9,15 +9,22 @@ place, and the next file that is opened gets its number: what a library prints w
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
 
 __all__ = ["ensure"]
 
+_TYPED = str.maketrans(
+    {"·": "|", "…": "...", "→": "->", "✗": "x", "█": "#", "▓": "%", "▒": "=", "░": ".", "▚": "x"}
+    | {chr(0x2581 + height): str(1 + height) for height in range(7)}  # of a bar, in eighths
+)
+"""Marks of our own screens, where the encoding has none of them: `pass 2 ? fail 1` would be a question."""
+
 
 def ensure() -> None:
-    """Start anew in UTF-8 where this interpreter has another encoding; what it cannot print after that is a `?`.
+    """Start anew in UTF-8 where this interpreter has another encoding; what it cannot print after that is typed.
 
     Standard streams that are closed lead nowhere from then on.
     """
@@ -25,9 +32,16 @@ def ensure() -> None:
     if sys.getfilesystemencoding().lower() != "utf-8" and not sys.flags.utf8_mode:
         os.environ["PYTHONUTF8"] = "1"  # the roles are started with it, too
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself
+    codecs.register_error("evalbus.typed", _typed)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":  # by PYTHONIOENCODING
-            stream.reconfigure(errors="replace")
+        if isinstance(stream, io.TextIOWrapper):  # another encoding, by PYTHONIOENCODING; half a surrogate pair, in any
+            stream.reconfigure(errors="evalbus.typed")
+
+
+def _typed(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError), "nothing else is done with what is printed"
+    typed = error.object[error.start : error.end].translate(_TYPED)
+    return "".join(each if each.isascii() else "?" for each in typed), error.end
 
 
 def _open_what_is_closed() -> None:

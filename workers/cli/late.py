@@ -7,9 +7,11 @@ the one that is called is made ready then.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -33,9 +35,14 @@ def late_commands(
             named = {name: TyperCommand(name, help=inspect.getdoc(made)) for name, made in functions.items()}
             super().__init__(commands={**named, **commands}, **rest)
 
+        def make_context(self, *given: Any, **rest: Any) -> Any:  # noqa: ANN401 - likewise
+            with _reader_may_leave():  # of the help, or of the version
+                return super().make_context(*given, **rest)
+
         def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - likewise
             try:
-                return super().invoke(ctx)
+                with _reader_may_leave():
+                    return super().invoke(ctx)
             except KeyboardInterrupt:  # while the command still imports what it needs; later each has its own words
                 print("evalbus: interrupted", file=sys.stderr)
                 raise typer.Exit(130) from None
@@ -58,6 +65,16 @@ def late_commands(
             return name, command, others
 
     return LateCommands
+
+
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """`evalbus --help | head -1`: click ends it with 1, which is what a gate that failed ends with."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # also for the flush at the very end
+        raise typer.Exit(0) from None
 
 
 def _made_ready(name: str, function: Callable[..., None]) -> Any:  # noqa: ANN401 - likewise

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,7 @@ async def export_batch(bus: ServerBus, batch: BatchId, file: Path, archive: Path
     check_target(file)
     info = await info_of(bus, batch)
     count = 0
-    with writing(file) as out, ticking("lines") as tick:
+    with writing(file) as out, ticking("lines", among=sys.stdout if str(file) == "-" else None) as tick:
         async for line in exported_lines(bus, batch, info, archive):
             out.write(line)
             count += 1

@@ -12,6 +12,7 @@ import structlog
 
 from bus.errors import InputError
 from workers.redaction import guard_streams
+from workers.terminals import can_redraw, colors_for
 
 __all__ = ["configure"]
 
@@ -55,13 +56,19 @@ def configure(default: str = "info", **fields: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info if not person else _keep,
-            structlog.dev.ConsoleRenderer() if person else structlog.processors.JSONRenderer(ensure_ascii=False),
+            _for_people() if person else structlog.processors.JSONRenderer(ensure_ascii=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", _Lossy(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(**fields)
+
+
+def _for_people() -> structlog.dev.ConsoleRenderer:
+    """A plain traceback: structlog's own, where rich is installed, has colours of its own, and every local variable."""
+    colors = can_redraw(sys.stderr) and colors_for(sys.stderr) is not None
+    return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
 
 
 def _keep(_logger: object, _name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

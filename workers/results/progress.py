@@ -11,7 +11,6 @@ will quote it.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections import deque
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO
 
 from bus.port import BatchStatus, Counters
+from workers.terminals import can_redraw, console_on
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -166,7 +166,7 @@ class Progress:
         """`title` names the batch; `stream` is standard error unless told otherwise."""
         out = sys.stderr if stream is None else stream
         self._pace = Pace()
-        self._display: _Display = _LiveLines(title, out) if _can_redraw(out) else _PlainLines(title, out)
+        self._display: _Display = _LiveLines(title, out) if can_redraw(out) else _PlainLines(title, out)
 
     def update(self, counters: Counters, workers: int | None, scorers: int | None, now: float) -> None:
         """Tell what the batch's hash says at `now` (seconds, monotonic), as often as you like.
@@ -199,10 +199,6 @@ class Progress:
 
 def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _can_redraw(stream: TextIO) -> bool:
-    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 class _PlainLines:
@@ -239,10 +235,8 @@ class _LiveLines:
     """Two lines at the foot of the terminal, redrawn by the caller's own calls: no thread, no timer."""
 
     def __init__(self, title: str, stream: TextIO) -> None:
-        from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
-
         self._title = title
-        self._console = Console(file=stream, highlight=False)
+        self._console = console_on(stream)
         self._live: Live | None = None
         self._next = float("-inf")
         self._phase = ""
@@ -261,7 +255,7 @@ class _LiveLines:
         self._live.update(self._frame(glance), refresh=True)
 
     def note(self, text: str) -> None:
-        self._console.print(f"{self._title}: {text}", markup=False)
+        self._console.print(f"{self._title}: {text}", markup=False, soft_wrap=True)
 
     def stop(self) -> None:
         live, self._live = self._live, None

@@ -15,6 +15,7 @@ from workers.files import check_writable, write_whole
 from workers.simulating.faults import chosen
 from workers.simulating.many import Found, Search, Tally, alone, search
 from workers.simulating.schedule import read_schedule, settings_of, write_schedule
+from workers.terminals import can_redraw, console_on
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -125,13 +126,12 @@ def _write(file: Path | None, told: dict[str, Any]) -> None:
 @contextlib.contextmanager
 def _progress(count: int) -> Iterator[Callable[[Tally], None]]:
     """A bar on a terminal, elsewhere nothing."""
-    if not sys.stderr.isatty():
+    if not can_redraw(sys.stderr):
         yield lambda _tally: None
         return
-    from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with Progress(console=console_on(sys.stderr), transient=True) as bar:
         task = bar.add_task("schedules", total=count)
         yield lambda tally: bar.update(task, completed=tally.schedules)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import signal
 import socket
@@ -18,6 +17,7 @@ from bus.cluster import ServerBus
 from bus.errors import InputError
 from bus.server_url import parse_url
 from bus.types import BatchId
+from workers.terminals import can_redraw
 from workers.watching.looking import Watcher
 
 __all__ = ["ServeOptions", "check_terminal", "look_on", "serve_batches", "server_name"]
@@ -46,8 +46,7 @@ def server_name(url: str | None) -> str:
 
 def check_terminal() -> None:
     """Before anything is read. Raises InputError where there is no terminal to draw on: standard error is drawn on."""
-    seen = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-    if not seen or os.environ.get("TERM", "dumb") == "dumb":
+    if not all(can_redraw(stream) for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise InputError("top needs a terminal", remedy="elsewhere: evalbus status")
 
 
