@@ -449,6 +449,8 @@ def test_a_target_that_nothing_can_be_compared_with_is_told_before_it_is_paid_fo
     assert complaint(root).startswith(said)
     if "two cases" not in said:
         assert load_suite(root, check_code=False).intended == 2
+        with pytest.raises(InputError):  # `plan`, which calls no code, but should not plan what `run` refuses
+            load_suite(root, check_code=False, check_targets=True)
 
 
 def test_a_column_that_looks_like_the_target_is_named(tmp_path: Path) -> None:

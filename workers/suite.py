@@ -84,15 +84,18 @@ _ENDINGS: Final = (".toml", ".py")
 _NAMED: Final = 5  # suites, in answer to one that is not there
 
 
-def load_suite(path: Path | str, *, check_code: bool = True) -> Suite:
+def load_suite(path: Path | str, *, check_code: bool = True, check_targets: bool | None = None) -> Suite:
     """Read and check a suite: `path` is its directory, the suite file itself, or an Inspect task. Raises `InputError`.
 
     `check_code` imports the solver, the scorer and the tools, and sees that the scorer can compare with every target:
     the processes that will call them find out at the start. A planner, which never calls them, may leave it out.
+    `check_targets`: the second alone; when left out, as `check_code`.
     """
     source = _find(plain(path))
     try:
-        return _load(source, check_code=check_code)
+        return _load(
+            source, check_code=check_code, check_targets=check_code if check_targets is None else check_targets
+        )
     except InputError as error:
         raise _with_line(error, source) from error.__cause__
 
@@ -108,7 +111,7 @@ def _with_line(error: InputError, source: Path) -> InputError:
     return InputError(error.problem, file=source, line=line, remedy=error.remedy)
 
 
-def _load(source: Path, *, check_code: bool) -> Suite:
+def _load(source: Path, *, check_code: bool, check_targets: bool) -> Suite:
     root = source.parent.resolve()
     check_own_names(root, source.parent)
     declared = _read(source, root)
@@ -123,7 +126,7 @@ def _load(source: Path, *, check_code: bool) -> Suite:
         declared = declared.model_copy(update={**told, "ignore": (*declared.ignore, *IGNORED)})
     files = _Files(source, root, (*NEVER_COUNTED, *declared.ignore))
     files.path("this file", source.name)
-    cases = _load_cases(declared, files, check_targets=check_code)
+    cases = _load_cases(declared, files, check_targets=check_targets)
     runs = len(cases) * declared.trials
     if runs > MAX_RUNS:
         raise InputError(

@@ -169,7 +169,7 @@ def plan(
             check_writable(json_file)
 
     guard(check)
-    loaded = guard(lambda: load_suite(suite, check_code=False))
+    loaded = guard(lambda: load_suite(suite, check_code=False, check_targets=True))  # as `run` would refuse it
     found = None if like is None else _found([like], url, home, plane)[0]
     made = guard(lambda: plan_of(loaded, found, options))
     if json_file is not None:
