@@ -17,7 +17,7 @@ from bus.port import BatchInfo, BatchSpec, BatchStatus, Counters, RunRow, RunSta
 from bus.snapshot import Snapshot
 from bus.types import BatchId, Digest, Plane, RunId
 from workers.gating.gate import GateWord
-from workers.results.outcome import Outcome, Tokens, render
+from workers.results.outcome import Outcome, Tokens, model_of, render
 
 SPEC = BatchSpec(
     batch=BatchId("repair"),
@@ -215,6 +215,26 @@ def test_the_screen_shows_every_number_of_the_snapshot() -> None:
     ):
         assert part in text
     assert "\x1b" not in text
+
+
+def test_the_screen_names_the_models_that_answered_and_that_judged() -> None:
+    """Two numbers side by side are those of two models, and of which. Who asks none has no such lines."""
+    assert "model " not in screen(closed())
+    shown = screen(replace(closed(), model="small at http://x/v1", judge="strict at http://y/v1")).splitlines()
+    assert shown[1:3] == ["model      small at http://x/v1", "judge      strict at http://y/v1"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "model"),
+    [
+        ("0a1b", ""),
+        ("0a1b small at http://x/v1", "small at http://x/v1"),
+        ('0a1b strict at http://x/v1 as {"model": "strict as {such}"}', "strict at http://x/v1"),
+    ],
+)
+def test_a_model_is_read_out_of_what_was_bound(bound: str, model: str) -> None:
+    """A candidate's, a judge's with what it says of itself, and those that are none."""
+    assert model_of(bound) == model
 
 
 def test_the_screen_of_an_open_batch_shows_no_rate() -> None:

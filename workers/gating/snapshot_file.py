@@ -33,7 +33,7 @@ from bus.types import BatchId, Digest, Plane, RunId
 from workers.brief import brief
 from workers.files import write_whole
 from workers.gating.rules import GateRules
-from workers.results.outcome import Outcome, Tokens
+from workers.results.outcome import Outcome, Tokens, model_of
 
 __all__ = ["FORMAT", "Frozen", "freeze", "frozen"]
 
@@ -152,6 +152,7 @@ def _read(said: Mapping[str, Any], name: str) -> Frozen:
             _count(tokens["estimated"]),
         ),
         rules=GateRules.from_mapping(said["gate"]),
+        model=model_of(_text(said["candidate"])),
     )
     names = _text(suite["name"]), _text(suite["digest"]), _text(said["candidate"])
     return Frozen(outcome, snapshot, *names, said["gate"])

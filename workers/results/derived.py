@@ -22,7 +22,7 @@ from bus.replay.telling import Told
 from bus.snapshot import Snapshot
 from bus.types import BatchId, Digest, Plane, RunId
 from workers.gating.rules import GateRules
-from workers.results.outcome import Outcome, Tokens
+from workers.results.outcome import Outcome, Tokens, model_of
 
 __all__ = ["Derived", "Deriving", "derived_outcome", "joined", "snapshot_of"]
 
@@ -172,6 +172,8 @@ def derived_outcome(derived: Derived, details: Mapping[RunId, str] | None = None
         tokens=Tokens(found.spent, found.durable, policy["limits"].get("budget"), estimated),
         rules=GateRules.from_mapping(policy["gate"]),
         first_of=first_of if isinstance(first_of, int) else None,
+        model=model_of(str(derived.declared.get("candidate", ""))),
+        judge=model_of(str(derived.declared.get("judge", ""))),
     )
 
 

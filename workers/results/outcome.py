@@ -29,7 +29,7 @@ from workers.statistics.trials import MOST_K, over_cases, pass_all, pass_any
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Outcome", "Tokens", "render", "trials_told"]
+__all__ = ["Outcome", "Tokens", "model_of", "render", "trials_told"]
 
 _MANY_HOLES = 12
 """So many lines of holes on the screen; `--json` and the export have them all."""
@@ -85,6 +85,10 @@ class Outcome:
     """With the baseline that the rules name, where that is at hand."""
     first_of: int | None = None
     """Runs of the whole suite, when these are its first ones only."""
+    model: str = ""
+    """Which one was asked, and where; empty where the suite asks none. Neither this nor the next is in the JSON."""
+    judge: str = ""
+    """Likewise, of the model that judged."""
 
     @classmethod
     def of(
@@ -126,6 +130,8 @@ class Outcome:
                 runs={},
                 tokens=tokens,
                 rules=rules,
+                model=model_of(spec.candidate),
+                judge=model_of(spec.judge),
             )
         return cls(
             batch=spec.batch,
@@ -144,6 +150,8 @@ class Outcome:
             tokens=tokens,
             rules=rules,
             first_of=spec.first_of,
+            model=model_of(spec.candidate),
+            judge=model_of(spec.judge),
         )
 
     @property
@@ -232,6 +240,11 @@ class _Line:
     style: str = ""
 
 
+def model_of(binding: str) -> str:
+    """The model in what a candidate or a judge is bound as, `lab-1 at http://…`; empty where there is none."""
+    return binding.partition(" ")[2].partition(" as {")[0]  # a judge is bound with what it says of itself, too
+
+
 def render(outcome: Outcome, console: Console, logs: Path | None = None) -> None:
     """Print what the batch came to: in colour on a terminal, the same words as plain lines elsewhere.
 
@@ -255,6 +268,7 @@ def _lines(outcome: Outcome, logs: Path | None) -> list[_Line]:
     """The screen, as words."""
     gate = outcome.gate
     lines = [_Line("batch", f"{outcome.batch} ({outcome.plane})", f"{outcome.state}, {outcome.size}", "bold")]
+    lines += [_Line(*each) for each in (("model", outcome.model), ("judge", outcome.judge)) if each[1]]
     rate, interval, limits = outcome.pass_rate, outcome.interval, outcome.bounds
     if rate is None or interval is None or limits is None:
         lines.append(_Line("pass rate", "none", "; ".join(gate.why)))
