@@ -140,7 +140,9 @@ class BatchSpec:
     part: Part | None = None
     """For a part of a partitioned batch: of what."""
     first_of: int | None = None
-    """Runs of the whole suite, of which this batch, or the whole of which it is a part, was given the first ones."""
+    """Runs of the whole suite, of which this batch, or the whole of which it is a part, was given the first ones …"""
+    cases: tuple[str, ...] | None = None
+    """… or those of these cases."""
 
     def as_fields(self) -> dict[str, Any]:
         """For JSON. What came later and does not apply is left out: then it is as in all batches of older releases."""
@@ -152,12 +154,14 @@ class BatchSpec:
         fields = json.loads(text)
         for name in ("bins", "tree_ignore"):
             fields[name] = tuple(fields.get(name, ()))
+        if fields.get("cases") is not None:
+            fields["cases"] = tuple(fields["cases"])
         if fields.get("part") is not None:
             fields["part"] = Part(**fields["part"])
         return cls(**fields)
 
 
-_LATER = ("part", "first_of")
+_LATER = ("part", "first_of", "cases")
 
 FREE_HAND_BACKS: Final = 20
 """Of a run by who had to stop, before the next one counts as an attempt: see `hand_back` in `lua/include/run.lua`."""

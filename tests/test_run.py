@@ -141,15 +141,29 @@ async def test_the_first_cases_alone_are_a_batch_that_goes_on_and_is_scored_anew
         told = _read(stage.root / "few.json")
         assert (told["intended"], told["runs"]) == (2, {run: RUNS[run] for run in ("c0#1", "c0#2")})
     assert (await stage.call(*run, "--limit", 2)).complaint.startswith(
-        "batch 'few' has 2 runs, not 4 (leave --limit out"
+        "batch 'few' has 2 runs, not 4 (leave --limit and --case out"
     )
     await stage.call("export", "few", "few.jsonl")
     assert "closed, 2 runs, the first of the suite's 12\n" in (await stage.call("gate", "few.jsonl")).out
     await stage.call("report", "few.jsonl", "-o", "few.html")
     assert "plane, the first of the suite's 12</span>" in (stage.root / "few.html").read_text()
     anew = ("rescore", "few", "--judge", suite, "--scorers", 1)
-    assert (await stage.call(*anew)).complaint.endswith("for the first N: --limit N)")
+    assert (await stage.call(*anew)).complaint.endswith("(some of them: --limit, --case))")
     assert "2 runs, the first of the suite's 12\n" in (await stage.call(*anew, "--limit", 1)).out
+
+
+async def test_chosen_cases_are_a_batch_that_goes_on_with_them(stage: Stage) -> None:
+    """Whoever wants to see one case fail again need not pay for the others."""
+    suite = stage.suite(CASES, trials=2)
+    run = ("run", suite, "--workers", 1, "--scorers", 1, "--batch", "some", "--json", "some.json")
+    done = await stage.call(*run, "--case", "c4", "--case", "c1")
+    assert "closed, 4 runs, chosen from the suite's 12\n" in done.out, done.out
+    told = _read(stage.root / "some.json")
+    assert told["runs"] == {run: RUNS[run] for run in ("c1#1", "c1#2", "c4#1", "c4#2")}
+    assert (await stage.call(*run)).code == 0
+    assert _read(stage.root / "some.json") == told
+    refused = await stage.call(*run, "--case", "c4", "--case", "c2")
+    assert refused.complaint.startswith("batch 'some' has 4 runs, other cases (leave")
 
 
 async def test_what_goes_wrong_beside_the_answer_is_a_hole_by_its_name_and_below_the_quorum_exit_3(

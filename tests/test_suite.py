@@ -151,6 +151,17 @@ def test_the_first_cases_of_a_suite_are_under_the_same_digest(tmp_path: Path) ->
     assert (first.run_ids(), first.intended, first.quorum_runs) == (["a#1", "a#2"], 2, 2)
     assert (first.digest, first.gate_rules) == (suite.digest, {"must_pass": ["a"]})
     assert suite.first(9).run_ids() == suite.run_ids()
+    assert (first.first_of, first.chosen_cases, suite.first_of) == (4, None, None)
+
+
+def test_chosen_cases_of_a_suite_are_under_the_same_digest(tmp_path: Path) -> None:
+    """In the suite's order, whatever the order in which they are named; those that are its first are just that."""
+    suite = make_suite(tmp_path, "trials = 2\n" + MINIMAL)
+    chosen = suite.chosen(["b"])
+    assert (chosen.run_ids(), chosen.digest, chosen.first_of) == (["b#1", "b#2"], suite.digest, 4)
+    assert [suite.chosen(ids).chosen_cases for ids in (["b"], ["a"], ["b", "a"])] == [("b",), None, None]
+    with pytest.raises(InputError, match=r"there is no case 'b#1' \(did you mean 'b'\?\)"):
+        suite.chosen(["b#1"])
 
 
 @pytest.mark.parametrize("run", ["c#1", "a#3", "a#0", "a#01", "a", "a#", "#1", "a#1#1", "a#x", "a#²"])

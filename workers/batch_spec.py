@@ -53,6 +53,7 @@ def spec_of(suite: Suite, batch: BatchId, source: BatchSpec | None = None, plane
         tree_ignore=_sealed_without(suite) if source is None else source.tree_ignore,
         source="" if source is None else source.batch,
         first_of=suite.first_of,
+        cases=suite.chosen_cases,
     )
 
 

@@ -47,8 +47,11 @@ async def created(bus: ServerBus, suite: Suite, name: BatchId, options: JobOptio
     """
     whole = await whole_of(bus, name)
     if whole is not None:
-        if options.limit is None:  # it goes on with those that it was made with
-            suite = suite.first(whole.info.spec.intended // suite.trials)
+        spec = whole.info.spec
+        if (
+            options.limit is None and not options.cases and spec.suite_digest == suite.digest
+        ):  # with those it was made with
+            suite = suite.first(spec.intended // suite.trials) if spec.cases is None else suite.chosen(spec.cases)
         _check_ours(whole, suite, options)
     if options.source is None:
         specs = specs_of(suite, name, options.plane)
@@ -73,10 +76,11 @@ def _check_ours(whole: Whole, suite: Suite, options: JobOptions) -> None:
         raise InputError(f"{info.spec.batch!r} is a partition", remedy=f"go on with the whole: --batch {whole_name}")
     if info.spec.suite_digest != suite.digest or info.spec.source != (options.source or ""):
         raise _another(info, suite)
-    if info.spec.intended != suite.intended:
+    if (info.spec.intended, info.spec.cases) != (suite.intended, suite.chosen_cases):
+        others = "other cases" if info.spec.intended == suite.intended else f"not {suite.intended:,}"
         raise InputError(
-            f"batch {info.spec.batch!r} has {info.spec.intended:,} runs, not {suite.intended:,}",
-            remedy="leave --limit out to go on with it, or choose another --batch",
+            f"batch {info.spec.batch!r} has {info.spec.intended:,} runs, {others}",
+            remedy="leave --limit and --case out to go on with it, or choose another --batch",
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, Field, PlainValidator, PrivateAttr, model_validator
 
 from bus.errors import InputError
+from bus.nearest import nearest
 from bus.partitions import MOST_PARTS
 from bus.types import MAX_INT, Digest, RunId
 from workers.cases import Case
@@ -243,7 +244,31 @@ class Suite(Table):
 
     def first(self, cases: int) -> Suite:
         """The same with its first cases only. Its digest stays: a batch of them is made from the same files."""
-        kept = self.cases[:cases]
+        return self._of(self.cases[:cases])
+
+    def chosen(self, ids: Collection[str]) -> Suite:
+        """The same with these cases only, in its own order. Raises InputError for one that it does not have."""
+        for name in ids:
+            if name not in self.place.by_id:
+                case = name.rpartition("#")[0]  # of one run
+                near = case if case in self.place.by_id else nearest(name, self.place.by_id)
+                raise InputError(
+                    f"there is no case {name!r}", file=self.source, remedy=near and f"did you mean {near!r}?"
+                )
+        chosen = frozenset(ids)
+        if sum(len(name.encode()) for name in chosen) > _MOST_OF_FLOOR:
+            raise InputError(
+                f"{len(chosen):,} cases are more than a batch can name", remedy="--limit, or a suite of them"
+            )
+        return self._of(tuple(case for case in self.cases if case.id in chosen))
+
+    @property
+    def chosen_cases(self) -> tuple[str, ...] | None:
+        """Which ones it has, if they are not its first; None when they are, or when it has all."""
+        here = tuple(case.id for case in self.cases)
+        return here if here != tuple(self.place.by_id)[: len(here)] else None
+
+    def _of(self, kept: tuple[Case, ...]) -> Suite:
         at_most = {"quorum": min(self.quorum, len(kept) * self.trials)} if isinstance(self.quorum, int) else {}
         return self.model_copy(update=at_most).at(replace(self.place, cases=kept))
 

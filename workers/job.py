@@ -70,7 +70,9 @@ def run_job(options: JobOptions) -> Outcome:
     hide_access(options.url)
     # Before the event loop: a suite may loop while it is loaded, and only here a Ctrl-C gets through to it.
     suite = load_suite(options.suite)
-    if options.limit is not None:
+    if options.cases:
+        suite = suite.chosen(options.cases)
+    elif options.limit is not None:
         suite = suite.first(options.limit)
     _check_environment(suite, asks=options.workers != 0, judges=options.scorers != 0)
     for written in (options.json_file, options.archive):

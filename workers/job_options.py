@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,8 @@ class JobOptions:
     """Entries in one file there; None: as many as is usual."""
     limit: int | None = None
     """Of the suite's cases, the first ones only; None: all, or those that the batch was made with."""
+    cases: Sequence[str] = ()
+    """Likewise, these only."""
 
 
 def resume_with(options: JobOptions, name: BatchId) -> str:
@@ -56,6 +59,7 @@ def resume_with(options: JobOptions, name: BatchId) -> str:
         "--limit": options.limit,
         "--home": options.home if str(options.home) != os.environ.get("EVALBUS_HOME") else None,
     }
+    words += [word for case in options.cases for word in ("--case", case)]
     for option, value in given.items():
         words += [] if value is None else [option, str(value)]
     secret = ""

@@ -65,5 +65,5 @@ def check_source(source: BatchInfo, runs: Sequence[RunId], suite: Suite) -> None
         raise InputError(
             f"run {missing[0]!r} of this suite is none of batch {name!r}'s: it has other cases, or fewer trials",
             file=suite.source,
-            remedy="the judge's suite has the same case ids and trials as the batch; for the first N: --limit N",
+            remedy="the judge's suite has the same case ids and trials as the batch (some of them: --limit, --case)",
         )

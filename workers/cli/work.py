@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from bus.errors import InputError
 from bus.types import Durability, Plane
 from workers.cli.common import console, guard, quiet_logs
 from workers.cli.options import (
@@ -51,6 +53,9 @@ def run(
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Of an Inspect task: runs of each sample.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="The first cases only.")] = None,
+    case: Annotated[
+        list[str] | None, typer.Option("--case", metavar="CASE", help="These cases only; repeatable.")
+    ] = None,
 ) -> None:
     """Run a suite to its closed snapshot, over many processes.
 
@@ -68,6 +73,7 @@ def run(
     options = JobOptions(
         suite=guard(lambda: with_options(suite, model, task_arg or (), epochs, of_task)),
         limit=limit if of_task is None else None,
+        cases=guard(lambda: _one_of(limit, case)),
         workers=workers,
         scorers=scorers,
         url=url,
@@ -92,6 +98,12 @@ def run(
     raise typer.Exit(outcome.gate.exit_code)
 
 
+def _one_of(limit: int | None, cases: Sequence[str] | None) -> Sequence[str]:
+    if limit is not None and cases:
+        raise InputError("--limit and --case were given", remedy="name the cases, or how many of the first")
+    return cases or ()
+
+
 def rescore(
     batch: Annotated[str, typer.Argument(help="The closed batch whose sealed runs are scored anew.")],
     judge: Annotated[
@@ -111,6 +123,9 @@ def rescore(
     archive: ArchiveTo = None,
     segment: SegmentSize = None,
     limit: Annotated[int | None, typer.Option(min=1, help="The first cases only, as the batch has them.")] = None,
+    case: Annotated[
+        list[str] | None, typer.Option("--case", metavar="CASE", help="Likewise, these cases; repeatable.")
+    ] = None,
 ) -> None:
     """Score a closed batch's runs again, under another judge. It is a new batch, and the old one stands.
 
@@ -139,6 +154,7 @@ def rescore(
         segment=segment,
         source=guard(lambda: batch_name(batch)),
         limit=limit,
+        cases=guard(lambda: _one_of(limit, case)),
     )
     outcome = guard(lambda: run_job(options))
     logs = log_directory(home_directory(home), outcome.batch)

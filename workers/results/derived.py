@@ -172,6 +172,7 @@ def derived_outcome(derived: Derived, details: Mapping[RunId, str] | None = None
         tokens=Tokens(found.spent, found.durable, policy["limits"].get("budget"), estimated),
         rules=GateRules.from_mapping(policy["gate"]),
         first_of=first_of if isinstance(first_of, int) else None,
+        chosen=derived.declared.get("cases") is not None,
         model=model_of(str(derived.declared.get("candidate", ""))),
         judge=model_of(str(derived.declared.get("judge", ""))),
     )

@@ -84,7 +84,9 @@ class Outcome:
     compared: Compared | None = None
     """With the baseline that the rules name, where that is at hand."""
     first_of: int | None = None
-    """Runs of the whole suite, when these are its first ones only."""
+    """Runs of the whole suite, when these are its first ones only …"""
+    chosen: bool = False
+    """… or those of chosen cases."""
     model: str = ""
     """Which one was asked, and where; empty where the suite asks none. Neither this nor the next is in the JSON."""
     judge: str = ""
@@ -150,6 +152,7 @@ class Outcome:
             tokens=tokens,
             rules=rules,
             first_of=spec.first_of,
+            chosen=spec.cases is not None,
             model=model_of(spec.candidate),
             judge=model_of(spec.judge),
         )
@@ -158,7 +161,12 @@ class Outcome:
     def size(self) -> str:
         """How many runs, in words: a number over some of a suite's cases must not pass for the suite's."""
         runs = "1 run" if self.intended == 1 else f"{self.intended} runs"
-        return runs if self.first_of is None else f"{runs}, the first of the suite's {self.first_of}"
+        return runs if self.first_of is None else f"{runs}, {self.how} the suite's {self.first_of}"
+
+    @property
+    def how(self) -> str:
+        """How its runs were taken from those of the suite, where it has not all of them."""
+        return "chosen from" if self.chosen else "the first of"
 
     @property
     def state(self) -> str:
