@@ -17,7 +17,7 @@ from workers.cli.late import late_commands
 __all__ = ["COMMANDS", "GROUPS", "app", "main", "server_app"]
 
 GROUPS = {
-    "Run": (work.run, gates.plan, work.rescore, gates.calibrate, convert.convert),
+    "Run": (convert.init, work.run, gates.plan, work.rescore, gates.calibrate, convert.convert),
     "What came out": (
         results.status,
         results.show,

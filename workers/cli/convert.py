@@ -1,4 +1,4 @@
-"""The command that makes a suite of what was written for another tool."""
+"""The commands that write a suite: to begin with, and of what was written for another tool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,21 @@ import typer
 
 from workers.cli.common import console, guard, quiet_logs
 
-__all__ = ["convert"]
+__all__ = ["convert", "init"]
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(help="Where the suite is written; it must not be there yet.")],
+    model: Annotated[bool, typer.Option("--model", help="An agent that asks a model and calls a tool.")] = False,
+) -> None:
+    """Write a small suite to begin with. It runs as it is, and says what its fields are for.
+
+    evalbus init arithmetic && evalbus run arithmetic
+    """
+    from workers.formats.starting import begin  # noqa: PLC0415
+
+    quiet_logs()
+    guard(lambda: begin(directory, console(), model=model))
 
 
 def convert(

@@ -6,6 +6,7 @@ another tool shows or stores its results is left out.
 
     yaml_file      YAML with the line of each value, for errors
     converted      what a conversion comes to, and how it is written
+    starting       `evalbus init`: a suite to begin with
     promptfoo/     prompts x tests with assertions
     assertions     what is asserted of an answer: checked when converted, judged by the scorers
     openai_evals   samples of OpenAI evals, and its registry files;  grading: how its classes compare

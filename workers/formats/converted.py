@@ -13,7 +13,7 @@ from pathlib import Path
 from bus.errors import InputError
 from workers.suite import load_suite
 
-__all__ = ["Converted"]
+__all__ = ["Converted", "write_suite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +32,7 @@ class Converted:
 
     def write(self, directory: Path) -> None:
         """Make the directory, and check that it is a suite. Raises InputError; then nothing is left of it."""
-        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-            raise InputError(
-                "is there already, and not empty", file=directory, remedy="name a directory that is not there"
-            )
-        if not directory.absolute().parent.is_dir():
-            raise InputError("its directory does not exist", file=directory, remedy="create it, or name another")
-        made = directory.absolute().with_name(f".{directory.absolute().name}-{secrets.token_hex(4)}")
-        try:
-            made.mkdir()
-            for name, text in self._texts().items():
-                (made / name).write_text(text, encoding="utf-8")
-            load_suite(made)
-            if directory.is_dir():
-                directory.rmdir()
-            made.rename(directory)
-        except InputError as error:
-            told = str(error).replace(f"{made}{os.sep}", "").replace(f"{made}: ", "")
-            raise InputError(f"makes no suite: {told}", file=self.source) from None
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", file=directory) from None
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
+        write_suite(directory, self._texts(), self.source)
 
     def _texts(self) -> dict[str, str]:
         lines = "".join(f"{json.dumps(case, ensure_ascii=False)}\n" for case in self.cases)
@@ -65,6 +44,33 @@ class Converted:
             "cases.jsonl": lines,
             "suite.toml": title + _toml({"cases": "cases.jsonl", **self.settings}),
         }
+
+
+def write_suite(directory: Path, texts: Mapping[str, str], source: Path) -> None:
+    """Make a suite's directory of these files, whole or not at all. `source`: what they were made from, for messages.
+
+    Raises InputError.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise InputError("is there already, and not empty", file=directory, remedy="name a directory that is not there")
+    if not directory.absolute().parent.is_dir():
+        raise InputError("its directory does not exist", file=directory, remedy="create it, or name another")
+    made = directory.absolute().with_name(f".{directory.absolute().name}-{secrets.token_hex(4)}")
+    try:
+        made.mkdir()
+        for name, text in texts.items():
+            (made / name).write_text(text, encoding="utf-8")
+        load_suite(made)
+        if directory.is_dir():
+            directory.rmdir()
+        made.rename(directory)
+    except InputError as error:
+        told = str(error).replace(f"{made}{os.sep}", "").replace(f"{made}: ", "")
+        raise InputError(f"makes no suite: {told}", file=source) from None
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", file=directory) from None
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def _toml(table: Mapping[str, object], name: str = "") -> str:
