@@ -300,7 +300,7 @@ def test_processes_on_one_kernel_are_one_machine(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(naming, "_BOOT", kernel)
 
     def called(host: str) -> str:
-        monkeypatch.setattr(naming.socket, "gethostname", lambda: host)
+        monkeypatch.setattr("workers.naming.socket.gethostname", lambda: host)
         return naming.this_machine()
 
     assert called("pod-1") == called("pod-2")

@@ -88,7 +88,7 @@ def test_who_cannot_use_codes_or_wants_none_gets_none(stage: Stage, words: tuple
     """
     assert STYLE.search(in_terminal(stage, *words, TERM="xterm-256color").drawn)
     for environment in QUIET:
-        seen = in_terminal(stage, *words, **environment)
+        seen = in_terminal(stage, *words, columns=80, **environment)
         assert (seen.code, STYLE.search(seen.drawn)) == (0, None), seen
         assert any(told in line for line in seen.lines), seen
         assert "NO_COLOR" in environment or b"\x1b" not in seen.drawn, seen

@@ -39,6 +39,7 @@ from bus.partitions import share
 from bus.port import BatchInfo, BatchSpec, Bus, Entry, IntentState, Outcome, Runtime
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId, Plane, Verb
 from workers.catalogue import Served
+from workers.closing import Closable
 from workers.consumer import Lease
 from workers.quarantine import Owner, Place, Quarantine
 from workers.redaction import redacted
@@ -136,7 +137,7 @@ class Executor:
         """Import the suite's tools. Raises InputError."""
         self._boxes.prepare(suite)
 
-    def forget_all_but(self, suites: Collection[Digest]) -> list[Toolbox]:
+    def forget_all_but(self, suites: Collection[Digest]) -> list[Closable]:
         """See Handler. The toolboxes are the process's, for its runs, too."""
         return self._boxes.forget_all_but({*suites, *self._in_use()})
 

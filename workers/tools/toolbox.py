@@ -10,7 +10,7 @@ from typing import Protocol
 
 from bus.errors import MachineError
 from bus.types import Digest
-from workers.closing import forget_all_but
+from workers.closing import Closable, forget_all_but
 from workers.programs import fault_of_absence
 from workers.redaction import hide_variable, redacted
 from workers.suite import Suite
@@ -134,7 +134,7 @@ class Toolboxes:
             last = self._last = suite, self._boxes[suite.digest]
         return last[1]
 
-    def forget_all_but(self, suites: Collection[Digest]) -> list[Toolbox]:
+    def forget_all_but(self, suites: Collection[Digest]) -> list[Closable]:
         """Drop the others, which are returned: what they hold open is to be let go of."""
         with self._lock:
             if self._last is not None and self._last[0].digest not in suites:
