@@ -1,4 +1,4 @@
-"""A cluster of three primaries with a replica each, on loopback: a primary that dies is replaced in a second or two.
+"""A cluster of three primaries with a replica each, on loopback: one that is killed is replaced in a second or two.
 
 with clustered() as set_:
     bus = … set_.url …
@@ -21,9 +21,11 @@ __all__ = ["Clustered", "clustered"]
 
 _PRIMARIES = 3
 _SLOTS = 16384
+_SILENT_MS = 1_000  # after which the others take a server for dead; they also get to know each other sooner by it
+_SLOW_MS = 30_000  # while none was killed: a busy machine would have failovers that no test has asked for
 _SETTINGS = {
     "cluster-enabled": "yes",
-    "cluster-node-timeout": "1000",
+    "cluster-node-timeout": str(_SILENT_MS),
     "repl-diskless-sync-delay": "0",
     "cluster-replica-validity-factor": "0",  # a replica stands for election whatever it has missed
 }
@@ -57,11 +59,18 @@ class Clustered:
         server.process.kill()
         server.process.wait()
         self.dead.append(server)
+        self.take_for_dead_after(_SILENT_MS)
 
         def replaced() -> bool:
             return all(_is_whole(one) and _owner(one, slot) not in (None, server.target.port) for one in self.alive)
 
         wait_for(replaced, "a replica to take its primary's place", timeout=60)
+        self.take_for_dead_after(_SLOW_MS)
+
+    def take_for_dead_after(self, silent_ms: int) -> None:
+        """So long the others wait for the answer of one."""
+        for one in self.alive:
+            _asked(one, "CONFIG", "SET", "cluster-node-timeout", silent_ms)
 
     def lose(self, slot: int) -> None:
         """SIGKILL whoever has a slot, and whoever could take it over."""
@@ -72,6 +81,7 @@ class Clustered:
             one.process.kill()
             one.process.wait()
             self.dead.append(one)
+        self.take_for_dead_after(_SILENT_MS)
 
     def move(self, slot: int, to: RealServer) -> None:
         """Move a slot with all its keys; returns when every server has heard of it."""
@@ -112,7 +122,9 @@ def clustered() -> Iterator[Clustered]:
         wait_for(lambda: all(_is_whole(one) for one in servers), "the cluster to be whole", timeout=60)
         wait_for(lambda: all(link_is_up(one) for one in replicas), "the replicas to follow", timeout=60)
         wait_for(lambda: all(_replicas(one) == _PRIMARIES for one in servers), "the replicas to be known", timeout=60)
-        yield Clustered(servers)
+        cluster = Clustered(servers)
+        cluster.take_for_dead_after(_SLOW_MS)
+        yield cluster
 
 
 def _replicate(replica: RealServer, primary: RealServer) -> None:

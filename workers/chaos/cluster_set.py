@@ -22,9 +22,11 @@ __all__ = ["ClusterSet"]
 
 _PRIMARIES = 3
 _SLOTS = 16384
+_SILENT = 1_000  # ms, after which the others take a server for dead; they also get to know each other sooner by it
+_SLOW = 30_000  # ms, while none was killed: one that is only slow is not replaced
 _SETTINGS = {
     "cluster-enabled": "yes",
-    "cluster-node-timeout": "1000",  # ms, after which the others take a server for dead
+    "cluster-node-timeout": str(_SILENT),
     "repl-diskless-sync-delay": "0",
     "cluster-replica-validity-factor": "0",  # a replica stands for election whatever it has missed
 }
@@ -82,6 +84,7 @@ class ClusterSet:
             named = await ask(primary.target, "CLUSTER", "MYID")
             await ask(replica.target, "CLUSTER", "REPLICATE", named)
         await until(self._is_whole, "the cluster to be whole")
+        await _take_for_dead_after(_SLOW, self.servers)
 
     async def stop(self) -> None:
         """End them all."""
@@ -93,16 +96,18 @@ class ClusterSet:
 
         The dead one comes back `away` seconds after it was replaced.
         """
-        await until(self._is_whole, "the cluster to be whole")  # on a slow machine it may fail over without us
+        await until(self._is_whole, "the cluster to be whole")  # it may fail over without us, on a very slow machine
         dead = self.primary
         await dead.kill()
         alive = [one for one in self.servers if one is not dead]
         try:
+            await _take_for_dead_after(_SILENT, alive)
             await until(lambda: self._has_left(dead, alive), "a replica to take its primary's place")
             await asyncio.sleep(away)
         finally:
             await dead.start()
         await until(self._is_whole, "the killed one to follow the new primary")
+        await _take_for_dead_after(_SLOW, self.servers)
 
     async def _has_left(self, dead: Process, alive: Sequence[Process]) -> bool:
         """All the others agree on another one, and that their cluster is whole."""
@@ -134,6 +139,11 @@ class ClusterSet:
         if not found:
             raise ServerUnreachable(f"the servers of the cluster do not agree on who has the slot {self.slot}")
         return found[0]
+
+
+async def _take_for_dead_after(silent: int, servers: Sequence[Process]) -> None:
+    for one in servers:
+        await ask(one.target, "CONFIG", "SET", "cluster-node-timeout", silent)
 
 
 async def _all_well(servers: Sequence[Process]) -> bool:
