@@ -26,7 +26,7 @@ from bus.errors import InputError
 from bus.port import BatchInfo, Bus, Entry
 from bus.rests import Resting
 from bus.types import BatchId, Plane, RunId
-from tests.fleet import Command, Stage, case
+from tests.fleet import Command, Stage, case, eventually
 from tests.model_stage import ASKS_ONCE, BATCH, SHORT, A, InMemory, ModelStage, Moment, suite_of
 from tests.stage import ONE_CASE
 from tests.waiting import soon, until
@@ -273,32 +273,39 @@ def test_what_is_no_port_is_told(written: str) -> None:
 async def test_each_role_serves_its_metrics(tmp_path: Path) -> None:
     """As a process: what it did is on its page."""
     with Stage.opened(tmp_path) as stage:
-        suite = stage.suite([case("a"), case("b")])
+        suite = stage.suite([case("a"), case("b", gate="go")], concurrency=2)
         roles = {
             name: stage.start(name, "--suite", suite, "--metrics", "0") for name in ("planner", "worker", "scorer")
         }
-        done = await stage.start("run", suite, "--batch", "b", "--workers", 0, "--scorers", 0).end()
-        assert done.code == 0, done.err
-        # `run` has a planner of its own, which may have been the quicker everywhere: then this one has looked, no more.
+        run = stage.start("run", suite, "--batch", "b", "--workers", 0, "--scorers", 0)
+        # `run` has a planner of its own, which may be the quicker everywhere: then this one looks, no more. It does so
+        # for as long as the batch is open.
         for name, step, verb in (
             ("planner", "[a-z_]+", "[a-z_]+"),
             ("worker", "seal", "commit"),
             ("scorer", "score", "commit"),
         ):
-            port = _port_of(roles[name])
-            text = await asyncio.to_thread(page, port)
-            assert re.search(rf'evalbus_steps_total{{[^}}]*step="{step}",verb="{verb}"}} \d', text), text[:2000]
+            counted = re.compile(rf'evalbus_steps_total{{[^}}]*step="{step}",verb="{verb}"}} \d')
+
+            async def is_told(role: Command = roles[name], counted: re.Pattern[str] = counted) -> bool:
+                port = _port_of(role)
+                return port is not None and counted.search(await asyncio.to_thread(page, port)) is not None
+
+            await eventually(is_told, f"a step of the {name} on its page")
+        stage.open_gate("go")
+        done = await run.end()
+        assert done.code == 0, done.err
         for role in roles.values():
             role.process.terminate()
             await role.end()
 
 
-def _port_of(command: Command) -> int:
-    """The port that the role has logged."""
-    for line in command.err.read_text().splitlines():
-        if '"metrics.served"' in line:
+def _port_of(command: Command) -> int | None:
+    """The port that the role has logged; None while it has not."""
+    for line in command.err.read_text().splitlines(keepends=True):
+        if '"metrics.served"' in line and line.endswith("\n"):
             return int(json.loads(line)["port"])
-    raise AssertionError("it served none")
+    return None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.suites import write_suite
 SUITE = """\
 cases = "cases.jsonl"
 concurrency = 5
-lease = "2s"
+lease = "60s"
 max_deliveries = 2
 quorum = 1
 [solver]
