@@ -86,6 +86,14 @@ class OnServer:
         wire.close()
 
 
+class Lasting(Catalogue):
+    """Of a role that does not end with its batch: what it still has to say then is said, and answered."""
+
+    async def ended(self) -> bool:
+        """Never."""
+        return False
+
+
 @dataclass(slots=True)
 class Process:
     """One role, running."""

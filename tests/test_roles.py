@@ -19,7 +19,7 @@ from bus.target import Target
 from bus.types import BatchId, ConsumerId
 from tests.batches import FixedDoor
 from tests.fragile import Moment
-from tests.stage import BATCH, ONE_CASE, SOLVER, SUITE, A, B, Stage, stage
+from tests.stage import BATCH, ONE_CASE, SOLVER, SUITE, A, B, Lasting, Stage, stage
 from tests.suites import make_suite
 from tests.waiting import PATIENCE, soon, until
 from workers.batch_spec import spec_of
@@ -40,6 +40,10 @@ class AnotherJudge(Catalogue):
     async def open_batches(self) -> list[Served]:
         """The batches, with another judge."""
         return [replace(one, judge="another judge") for one in await super().open_batches()]
+
+
+class AnotherThatLasts(Lasting, AnotherJudge):
+    """Such a scorer, which goes on when its batch has ended."""
 
 
 BOTH_SCORED = {"pass": 1, "fail": 1}
@@ -306,7 +310,7 @@ async def test_a_scorer_that_stalled_beyond_its_lease_is_refused_and_its_success
     await stage.declare(cases_DOT_jsonl=ONE_CASE)
     stage.planner()
     stage.worker()
-    late = stage.scorer(Moment("before", "score"), Moment("after", "score"), catalogue=AnotherJudge)
+    late = stage.scorer(Moment("before", "score"), Moment("after", "score"), catalogue=AnotherThatLasts)
     await late.halted()
     stage.scorer(name="successor")
     counters = await stage.closed()

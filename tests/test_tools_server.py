@@ -23,7 +23,7 @@ from bus.port import BatchStatus, Bus, Group
 from bus.redis_bus import RedisBus
 from bus.types import ConsumerId
 from tests.fragile import Fragile, Moment
-from tests.stage import BATCH, A, InMemory, OnServer, Place, Process, Stage
+from tests.stage import BATCH, A, InMemory, Lasting, OnServer, Place, Process, Stage
 from tests.tool_server import ToolServer
 from tests.waiting import soon, until
 from workers.catalogue import Catalogue
@@ -95,7 +95,7 @@ python = "agent.py:solve"
 kind = "exact"
 """
 
-QUICK = {"timeout": "1200ms", "bound": "1500ms"}
+QUICK = {"timeout": "750ms", "bound": "1500ms"}  # as long to be sent, once it is licensed, as to be answered
 SLOW = {"timeout": "5s", "bound": "1h"}
 BOOK = 'await run.tools.gather(call("book", seat=1))'
 CANARY = "canary-4711-canary"
@@ -134,13 +134,13 @@ class Crew(Stage):
         role = Consumer(bus, runtime, Group.WORKER, name, Catalogue(bus, self.suite, BATCH), worker)
         return self._start(fragile, role)
 
-    async def executor(self, *moments: Moment) -> Process:
+    async def executor(self, *moments: Moment, catalogue: type[Catalogue] = Catalogue) -> Process:
         """Start a worker that holds no run."""
         fragile, name = self._process(moments)
         bus = cast("Bus", fragile)
-        catalogue = Catalogue(bus, self.suite, BATCH)
-        await catalogue.open_batches()
-        return self._start(fragile, Toolroom().consumer(bus, SystemRuntime(), name, catalogue))
+        served = catalogue(bus, self.suite, BATCH)
+        await served.open_batches()
+        return self._start(fragile, Toolroom().consumer(bus, SystemRuntime(), name, served))
 
     def _process(self, moments: tuple[Moment, ...]) -> tuple[Fragile, ConsumerId]:
         return Fragile(self.place.bus(), moments), ConsumerId(f"c{len(self.processes)}")
@@ -407,7 +407,7 @@ async def test_an_executor_that_stalls_past_its_licence_sends_nothing(crew: Crew
     """It wakes up when the call was given up and undone: by its own clock it is too late."""
     await crew.begin(BOOK, quick=True)
     crew.holder()
-    stalled = await crew.executor(Moment("after", "tool_sent"))
+    stalled = await crew.executor(Moment("after", "tool_sent"), catalogue=Lasting)
     await stalled.halted()
     await crew.executor()
     await crew.closed()
