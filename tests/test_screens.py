@@ -55,7 +55,8 @@ def in_terminal(stage: Stage, *words: str, columns: int = 80, **environment: str
     """Run a command in a real terminal of so many columns."""
     main, other = pty.openpty()
     ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    decisive = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
+    inherited = {name: value for name, value in os.environ.items() if name not in decisive}
     process = subprocess.Popen(
         [sys.executable, "-m", "workers.cli", *words], stdin=other, stdout=other, stderr=other, cwd=stage.root,
         env={**inherited, "EVALBUS_HOME": str(stage.home), **environment}, start_new_session=True,
@@ -104,14 +105,15 @@ def test_a_count_does_not_stand_among_the_lines_that_are_counted(stage: Stage) -
 
 def test_a_table_on_a_narrow_terminal_is_not_broken_anywhere(stage: Stage) -> None:
     """Ten columns in forty places were lines broken in the middle of a word; in a file a row is a line."""
-    assert in_terminal(stage, "status", columns=40, TERM="dumb").lines == [
+    plain = {"TERM": "xterm", "NO_COLOR": "1"}
+    assert in_terminal(stage, "status", columns=40, **plain).lines == [
         "b", "  state closed · runs 2 · admitted 2", "  running 0 · sealed 0 · scored 1", "  holes 1 · refused 0",
         "  bins pass 1 · fail 0", "",
     ]  # fmt: skip
-    wide = in_terminal(stage, "status", columns=120, TERM="dumb").lines
+    wide = in_terminal(stage, "status", columns=120, **plain).lines
     assert wide[0].split()[:3] == ["batch", "state", "runs"]
     assert stage.run("status").out.splitlines() == wide[:-1]
-    assert in_terminal(stage, "show", "b", columns=30, TERM="dumb").lines[:2] == ["a#1", "  verdict pass · answer 1"]
+    assert in_terminal(stage, "show", "b", columns=30, **plain).lines[:2] == ["a#1", "  verdict pass · answer 1"]
 
 
 @pytest.mark.parametrize(
