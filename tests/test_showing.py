@@ -24,6 +24,7 @@ from workers.events import said_in
 from workers.histories.exporting import export_batch
 from workers.lab import Lab
 from workers.results import showing
+from workers.results.columns import columns_on
 from workers.results.showing import Shown, show_batch, show_run, tell
 from workers.results.showing_files import show_file
 
@@ -162,6 +163,10 @@ def test_columns_stand_below_each_other_whatever_a_terminal_needs_for_a_letter()
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().splitlines() == [
         "run       verdict  answer", "日本語#1  pass     1", "e\u0301te\u0301#1     pass     1", "plain#1   pass     1",
+    ]  # fmt: skip
+    longest = replace(found[0], run=RunId("x" * 200))
+    assert columns_on(console, [["run", "verdict"], [longest.run, "pass"], ["a#1", "fail"]]) == [
+        "run  verdict", f"{longest.run}  pass", "a#1  fail",
     ]  # fmt: skip
     lines = showing.in_full("b", replace(found[0], answer="12\u00a0000\u202e"))
     assert "answer     12 000\N{REPLACEMENT CHARACTER}" in lines

@@ -10,15 +10,20 @@ if TYPE_CHECKING:
 
 __all__ = ["columns", "columns_on", "without_empty_end"]
 
+_WIDEST = 60  # places that a column has because of one cell
+
 
 def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
     """A line a row; the columns numbered in `right` end alike, the others begin alike.
 
-    An ideograph takes two places, and a mark above a letter none. Nothing is cut, so that a name can be copied.
+    An ideograph takes two places, and a mark above a letter none. Nothing is cut, so that a name can be copied; a very
+    long one moves the rest of its own row, and of no other.
     """
     from rich.cells import cell_len  # noqa: PLC0415 - a tenth of a second that `--help` need not pay
 
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    widths = [
+        max((w for cell in column if (w := cell_len(cell)) <= _WIDEST), default=0) for column in zip(*rows, strict=True)
+    ]
     lines = []
     for row in rows:
         cells = []
