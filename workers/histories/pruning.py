@@ -18,6 +18,7 @@ archived again.
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,7 +170,7 @@ def _warn(console: Console, plan: Plan, info: BatchInfo, archived: Path | str) -
     if by is not None:
         sealed_in = root_of(BatchId(info.spec.source)) if info.spec.source else archived
         said = f"{root_of(by)} scored its runs anew, and cannot show their answers without it"
-        _say(console, f"  {said}: evalbus show {sealed_in} RUN")
+        _say(console, f"  {said}: evalbus show {shlex.quote(str(sealed_in))} RUN")
 
 
 def _say(console: Console, line: str) -> None:
