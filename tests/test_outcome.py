@@ -301,6 +301,8 @@ def test_what_is_left_out_of_the_holes_is_had_by_the_command_that_is_named() -> 
     assert f"and 1 more   all of them: evalbus show {outcome.batch} --only solver_error" in screen(outcome)
     assert "evalbus show" not in screen(closed(tuple(rows[:-1]), quorum=1))
     assert "evalbus show" not in screen(replace(outcome, hole_details={}))
+    like_an_option = closed((rows[0], row("-h#1", hole="poison", detail="long " * 100)), quorum=1)
+    assert f"in full: evalbus show {outcome.batch} -- '-h#1'" in screen(like_an_option)
 
 
 def test_holes_with_one_cause_are_one_line_and_none_of_them_is_lost_from_the_count() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bus.errors import InputError
 from workers.declaration import Suite
+from workers.explaining.telling import many
 from workers.gating.baseline import results_of
 from workers.gating.gate import MILLION
 from workers.gating.rules import GateRules
@@ -234,13 +235,13 @@ def show(plan: Plan, console: Console) -> None:
 
 
 def _lines(plan: Plan) -> list[tuple[str, str]]:
-    trials = "1 trial" if plan.trials == 1 else f"{plan.trials} trials"
+    runs = f"{many(plan.cases, 'case')} x {many(plan.trials, 'trial')}: {many(plan.runs, 'run')}"
     interval = plan.interval
     found = "none: not even a drop to 0 would be found"
     if plan.detectable is not None:
         found = f"a drop of {plan.detectable:.4f} from a baseline with the same cases"
     lines = [
-        ("suite", f"{plan.suite}   {plan.cases:,} cases x {trials}: {plan.runs:,} runs, quorum {plan.quorum:,}"),
+        ("suite", f"{plan.suite}   {runs}, quorum {plan.quorum:,}"),
         ("pass rate", f"{plan.rate:.4f}   assumed, {plan.rate_from}"),
         ("alike", f"{plan.correlation:.4f}   assumed, {plan.correlation_from}"),
         ("interval", f"{interval.low:.4f} to {interval.high:.4f}   Wilson, 95%"),

@@ -336,7 +336,8 @@ def _holes(outcome: Outcome) -> list[_Line]:
         all_ = f"all of them: evalbus show {outcome.batch} {reasons}" if details else ""
         lines.append(_Line("", f"  and {more} more" if more else "  …", all_))
     if cut:
-        lines.append(_Line("", "  …", f"in full: evalbus show {outcome.batch} {shlex.quote(cut)}"))
+        named = f"-- {shlex.quote(cut)}" if cut.startswith("-") else shlex.quote(cut)
+        lines.append(_Line("", "  …", f"in full: evalbus show {outcome.batch} {named}"))
     return lines
 
 
