@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import pty
+import re
 
 import pytest
 
@@ -140,6 +141,22 @@ def test_a_terminal_is_redrawn_in_place_and_left_clean(monkeypatch: pytest.Monke
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
     assert "8/40 done" in text[text.rindex("7/40 done") :]
     assert text.endswith(("\n", "\x1b[?25h"))
+
+
+def test_on_a_narrow_terminal_no_figure_is_parted_from_its_noun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`0` at the end of a line and `holes` at the beginning of the next."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    out = Terminal()
+    with Progress("repair", out) as progress:
+        progress.update(counters(7, holes=1), workers=4, scorers=2, now=0.0)
+    assert "\x1b[1m" not in out.getvalue()
+    shown = [line.strip() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\n", out.getvalue()).splitlines()]
+    last = len(shown) - 1 - shown[::-1].index("4 workers · 2 scorers")
+    assert [line for line in shown[:last] if line][-2:] == [
+        "open · 3 running · 3 being scored", "1 hole · 5 refused · 12,345 tokens",
+    ]  # fmt: skip
 
 
 def test_frames_are_few_however_often_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,11 +284,14 @@ class _LiveLines:
             ),
             f"{glance.done}/{glance.intended} done" + (f" · {glance.left}" if glance.left else ""),
         )
-        words = Text(style="dim")
-        for position, word in enumerate([glance.phase, *glance.words]):
-            words.append(" · " if position else "")
-            words.append(word, style=_alarm(glance, word))
-        return Group(bar, words)
+        lines = [Text(glance.phase, style="dim")]
+        for word in glance.words:  # a figure does not lose its noun at a line's end
+            if lines[-1].cell_len + len(f" · {word}") <= self._console.width:
+                lines[-1].append(" · ")
+            else:
+                lines.append(Text(style="dim"))
+            lines[-1].append(word, style=_alarm(glance, word))
+        return Group(bar, *lines)
 
 
 def _alarm(glance: Glance, word: str) -> str:
