@@ -12,7 +12,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -34,6 +34,13 @@ __all__ = ["Solver", "SolverError", "SolverTimeoutError", "make_solver"]
 
 
 log = structlog.get_logger("evalbus.solving")
+
+_INSTEAD: Final = {
+    "Completion": "return its text",
+    "NoneType": "a return is missing",
+    **dict.fromkeys(("dict", "list"), "json.dumps makes text of it"),
+}
+"""What was meant, by the type of what was returned."""
 
 
 class SolverError(Exception):
@@ -101,7 +108,9 @@ class _PythonSolver:
                 log.info("solver.raised", place=error.place, exception=redacted(said))
             raise SolverError(error.placed) from error
         if not isinstance(answer, str):
-            raise SolverError(f"the solver returned {type(answer).__name__}, an answer is text (str)")
+            kind = type(answer).__name__
+            remedy = f": {_INSTEAD[kind]}" if kind in _INSTEAD else ""
+            raise SolverError(f"the solver returned {kind}, an answer is text (str){remedy}")
         return _text(answer)
 
 
