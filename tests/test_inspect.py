@@ -13,13 +13,16 @@ from inspect_ai.scorer import Score
 
 from bus.errors import InputError, ViolationError
 from bus.port import BatchStatus, RunRow
+from bus.redis_bus import RedisBus
 from bus.target import Target
 from bus.types import BatchId, RunId
 from tests.inspected import EXAMPLES, InspectStage, flat, reduced, undisturbed
+from tests.screens import console, text_of
 from tests.stage import BATCH, OnServer
 from workers.inspecting.scorer import UnscoredError, passes
 from workers.inspecting.table import InspectTable
 from workers.inspecting.target import plain
+from workers.results.showing import show_batch, show_run
 from workers.suite import load_suite
 
 # The libraries below Inspect deprecate what it calls; its samples would end in that as in an error.
@@ -154,6 +157,21 @@ async def test_the_log_names_the_snapshot_and_each_run_its_generation(stage: Ins
         of_run = sample.metadata["evalbus"]
         assert (of_run["run"], of_run["gen"], of_run["sealed"]) == (row.run, row.gen, row.digest)
         assert json.loads(row.value)["value"] == sample.scores["choice"].value if sample.scores else False
+    assert isinstance(stage.bus, RedisBus)
+    screen = console()  # and who asks for a batch's answers, what the samples say and not what was sealed
+    await show_batch(stage.bus, BATCH, (), None, None, screen)
+    assert [line.split() for line in text_of(screen).splitlines()] == [
+        ["run", "verdict", "answer", "target"],
+        ["France#1", "pass", "ANSWER:", "C", "C"],
+        ["Peru#1", "pass", "ANSWER:", "A", "A"],
+        ["Kenya#1", "fail", "ANSWER:", "A", "B"],
+        ["Japan#1", "pass", "ANSWER:", "D", "D"],
+    ]
+    screen = console()
+    await show_run(stage.bus, BATCH, "France", None, screen)
+    assert "input      What is the capital of France?\n" in text_of(screen)
+    assert "value      C: " in text_of(screen)
+    assert "\ntranscript 3 events\n  1   user " in text_of(screen)
 
 
 async def test_a_second_sample_of_one_run_is_refused_before_anything_is_written(

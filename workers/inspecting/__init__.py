@@ -7,6 +7,7 @@
     hosting    one long-lived `eval_async` in a worker process, fed one (sample, epoch) at a time
     solver     a run, as the worker drives it: put into the eval, sealed as the sample that came out
     sealed     what is sealed, and what a verdict keeps
+    shown      what of it `evalbus show` shows, read without Inspect
     scorer     the task's own scorers over what was sealed, in the scorer's process
     log        a closed batch as an `.eval` log
 

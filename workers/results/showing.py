@@ -25,6 +25,7 @@ from workers.cases import Case, Json
 from workers.events import said_in
 from workers.explaining.reading import run_named
 from workers.files import write_whole
+from workers.inspecting.shown import explained, sample_shown
 from workers.naming import batch_name
 from workers.processes.held_loops import rows_with_held_loops
 from workers.rescoring import origin_of
@@ -48,6 +49,7 @@ __all__ = [
     "show_run",
     "shown_of",
     "tell",
+    "unpacked",
     "verdict_of",
 ]
 
@@ -107,6 +109,10 @@ class Cases:
         """The case of a run; None where it is not known."""
         return self.by_id.get(run.rpartition("#")[0])
 
+    def remark_on(self, found: Iterable[Shown]) -> str:
+        """The remark, where it is about one of these: a sample of an Inspect task brings its case along."""
+        return self.remark if self.by_id or any(one.case is None for one in found) else ""
+
 
 async def show_batch(
     bus: ServerBus, batch: str, only: Sequence[str], suite: Path | None, output: Path | None, console: Console
@@ -119,8 +125,8 @@ async def show_batch(
     wanted = [each for each in rows if not only or verdict_of(each.row) in only]
     found = [one async for one in _shown(bus, wanted, cases, judged=output is not None)]
     tell(found, batch, only, output, console, (verdict_of(each.row) for each in rows))
-    if cases.remark:
-        console.print(cases.remark, soft_wrap=True, markup=False)
+    if remark := cases.remark_on(found):
+        console.print(remark, soft_wrap=True, markup=False)
 
 
 def tell(
@@ -159,8 +165,8 @@ async def show_run(bus: ServerBus, batch: str, run: str, suite: Path | None, con
     async for one in _shown(bus, rows, cases, judged=True):
         for line in in_full(batch, one):
             console.print(line, soft_wrap=True, markup=False)
-    if cases.remark:
-        console.print(cases.remark, soft_wrap=True, markup=False)
+        if remark := cases.remark_on([one]):
+            console.print(remark, soft_wrap=True, markup=False)
 
 
 async def shown_of(bus: ServerBus, whole: Whole, runs: Collection[str], suite: Path | None) -> dict[RunId, Shown]:
@@ -244,18 +250,30 @@ async def _one(bus: ServerBus, placed: Placed, origin: BatchId, cases: Cases, *,
                 answer = _ELSEWHERE
     elif placed.at.spec.source and not events and row.state in (RunState.SEALED, RunState.SCORING, RunState.SCORED):
         answer = AT_SOURCE
-    shown = Shown(row.run, verdict_of(row), answer, row.value, row.detail, cases.of(row.run), events)
+    shown = unpacked(Shown(row.run, verdict_of(row), answer, row.value, row.detail, cases.of(row.run), events))
     return await _judgement(bus, placed.batch, shown) if judged else shown
 
 
 async def _judgement(bus: ServerBus, part: BatchId, shown: Shown) -> Shown:
-    """Where a model judged, with its grade and its words, which are kept beside the row."""
+    """Where a model judged, with its grade and its words, which are kept beside the row; likewise Inspect's scorers."""
     try:
         kept = json.loads(shown.value)
+        if "verdict" in kept:
+            verdict = await bus.get_blob(part, Digest(kept["verdict"]))
+            return replace(shown, value=_text(kept["value"]), judgement=explained(verdict))
         said = await bus.get_blob(part, Digest(kept["judgement"]))
         return replace(shown, value=kept["grade"], judgement=said.decode())
     except (ValueError, TypeError, KeyError, ArtifactMissing):
         return shown
+
+
+def unpacked(shown: Shown) -> Shown:
+    """The run of an Inspect task seals its whole sample: shown is what that says."""
+    sample = sample_shown(shown.answer or "")
+    if sample is None:
+        return shown
+    case = shown.case or Case(shown.run.rpartition("#")[0], sample.input, sample.target, sample.metadata)
+    return replace(shown, case=case, answer=sample.answer, events=[*sample.said, *shown.events[-1:]])
 
 
 def event_of(payload: str) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from bus.types import BatchId, Digest, RunId
 from workers.explaining.reading import run_named
 from workers.histories.history_files import LONGEST_LINE, files_of, name_of, reading
 from workers.results.beside import Side
-from workers.results.showing import AT_SOURCE, Cases, Shown, cases_of, check_only, event_of, in_full, tell
+from workers.results.showing import AT_SOURCE, Cases, Shown, cases_of, check_only, event_of, in_full, tell, unpacked
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +67,7 @@ class _Found:
         elif run in self.values and run not in self.sealed:  # there is no score of what nobody sealed
             answer = AT_SOURCE
         verdict = self.verdicts.get(run, "sealed" if run in self.sealed else "open")
-        return Shown(RunId(run), verdict, answer, self.values.get(run, ""), "", cases.of(RunId(run)), events)
+        return unpacked(Shown(RunId(run), verdict, answer, self.values.get(run, ""), "", cases.of(RunId(run)), events))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,16 @@ def show_file(
     known = {each: one.found for one in read for each in one.found.runs}
     if run is not None:
         name = run_named(batch, run, known)
-        for line in in_full(batch, known[name].shown(name, cases)):
+        shown = [known[name].shown(name, cases)]
+        for line in in_full(batch, shown[0]):
             console.print(line, soft_wrap=True, markup=False)
     else:
         shown = _all(read, cases)
         check_only(only, {*header.policy["bins"], *(one.verdict for one in shown)})
         wanted = [one for one in shown if not only or one.verdict in only]
         tell(wanted, batch, only, output, console, (one.verdict for one in shown))
-    if cases.remark:
-        console.print(cases.remark, soft_wrap=True, markup=False)
+    if remark := cases.remark_on(shown):
+        console.print(remark, soft_wrap=True, markup=False)
 
 
 def side_of_file(file: str, suite: Path | None) -> Side:
