@@ -85,6 +85,8 @@ class MachineError(EvalbusError):
 
     recheck: Callable[[], Awaitable[None]] | None = None
     """Raises while it still holds. None: only another try can tell."""
+    seen = False
+    """It did so, when it was asked at once."""
 
 
 class ProcessSpent(EvalbusError):

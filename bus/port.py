@@ -232,11 +232,12 @@ class Bus(CallSteps, ToolSteps, Protocol):
     async def seal(self, ref: Ref, parent: Digest, seq: int, payload: str, tree_hash: str, artifact: str) -> Decision:
         """Append the answer, seal, emit the score message, acknowledge the run's entry. Answer: head."""
 
-    async def give_back(self, ref: Ref, machine: str = "") -> Decision:
+    async def give_back(self, ref: Ref, machine: str = "", *, seen: bool = False) -> Decision:
         """Hand a run back at once (`yield`): fence the lease, emit a new entry, acknowledge the old.
 
-        `machine`: which could not do it, one word; empty: its holder has to stop. `reject its_own_doing` when it did so
-        to others, too: the holder keeps it, and is to end it.
+        `machine`: which could not do it, one word; empty: its holder has to stop. `seen`: that machine finds by itself
+        what is wrong with it. `reject its_own_doing` when the run did so to others, too: the holder keeps it, and is to
+        end it.
         """
 
     async def hole(self, ref: Ref, why: str, detail: str) -> Decision:
@@ -249,8 +250,8 @@ class Bus(CallSteps, ToolSteps, Protocol):
     async def score(self, ref: Ref, judgement: Judgement) -> Decision:
         """Sign the score. `ref.gen` is the scoring epoch."""
 
-    async def score_give_back(self, ref: Ref, machine: str = "") -> Decision:
-        """Hand a score back at once. `machine`: as in `give_back`."""
+    async def score_give_back(self, ref: Ref, machine: str = "", *, seen: bool = False) -> Decision:
+        """Hand a score back at once. `machine`, `seen`: as in `give_back`."""
 
     async def score_hole(self, ref: Ref, why: str, detail: str) -> Decision:
         """End a sealed run as a named hole."""

@@ -616,10 +616,16 @@ class RedisBus(CallSteps, ToolSteps):
             tree_hash=tree_hash or None, artifact=artifact or None,
         )  # fmt: skip
 
-    async def give_back(self, ref: Ref, machine: str = "") -> Decision:
+    async def give_back(self, ref: Ref, machine: str = "", *, seen: bool = False) -> Decision:
         """Hand a run back at once (`yield`): fence the lease, emit a new entry, acknowledge the old."""
         return await self._step(
-            "yield", ref.batch, run=ref.run, lease_id=ref.lease_id, gen=ref.gen, machine=machine or None
+            "yield",
+            ref.batch,
+            run=ref.run,
+            lease_id=ref.lease_id,
+            gen=ref.gen,
+            machine=machine or None,
+            seen=int(seen) or None,
         )
 
     async def hole(self, ref: Ref, why: str, detail: str) -> Decision:
@@ -648,10 +654,16 @@ class RedisBus(CallSteps, ToolSteps):
             detail=judgement.detail[:2_000] or None,
         )  # fmt: skip
 
-    async def score_give_back(self, ref: Ref, machine: str = "") -> Decision:
+    async def score_give_back(self, ref: Ref, machine: str = "", *, seen: bool = False) -> Decision:
         """Hand a score back at once."""
         return await self._step(
-            "score_yield", ref.batch, run=ref.run, lease_id=ref.lease_id, gen=ref.gen, machine=machine or None
+            "score_yield",
+            ref.batch,
+            run=ref.run,
+            lease_id=ref.lease_id,
+            gen=ref.gen,
+            machine=machine or None,
+            seen=int(seen) or None,
         )
 
     async def score_hole(self, ref: Ref, why: str, detail: str) -> Decision:

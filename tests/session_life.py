@@ -318,7 +318,9 @@ class LifeSession:
         if self.held:
             ref = self.holder()
             machine = self.rng.choice(MACHINES)
-            await self.command("give_back", f"{ref} {machine}", lambda side: side.bus.give_back(ref, machine))
+            await self.command(
+                "give_back", f"{ref} {machine}", lambda side: side.bus.give_back(ref, machine, seen=machine == "m1")
+            )
 
     async def hole(self) -> None:
         if self.held and self.often(0.7):

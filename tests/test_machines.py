@@ -403,6 +403,21 @@ async def test_a_machine_that_breaks_where_its_own_look_does_not_see_it_costs_a_
     assert (counters.bins, counters.holes) == ({"pass": 2, "fail": 0}, 0)
 
 
+async def test_what_machines_find_wrong_with_themselves_is_no_runs_doing(machines: Machines, tmp_path: Path) -> None:
+    """A store that is away for a whole fleet made holes of what was done last: six machines, one behind the other."""
+    code = IS_BUSY.replace('"broken" in', '"sound" not in').replace("GO", str(tmp_path / "go"))
+    (tmp_path / "go").touch()
+    await machines.declare(PLAIN.replace("300ms", "5s"), code, CASES.splitlines(keepends=True)[0])
+    away = Disks([no_directory(tmp_path)])
+    for number in range(_MANY + 1):
+        machines.start(f"broken-{number}", Worker, disks=away)
+        await machines.rested(f"broken-{number}")
+    machines.start("sound", Worker)
+    machines.start("scorer", ScorerRole)
+    counters = await machines.closed()
+    assert (counters.bins, counters.holes) == ({"pass": 1, "fail": 0}, 0)
+
+
 async def test_the_only_machine_ends_a_run_that_it_cannot_do_behind_all_others(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -453,6 +453,7 @@ class Consumer:
             fault.recheck = self._disks.recheck
         log.warning("machine.unfit", batch=entry.batch, run=entry.run, why=str(fault))
         is_why = await self._resting.begin(fault, lease.served.lease)
+        await _look(fault, lease.served.lease)
         if not await self._give_back(lease, fault) and is_why:
             await self._resting.end()
 
@@ -533,6 +534,17 @@ class Consumer:
         for lease in self._holding.values():
             lease.stop()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _look(fault: MachineError, seconds: float) -> None:
+    """See whether the machine's own look finds the fault, or hangs: then it is no run's doing, and noted in it."""
+    try:
+        if fault.recheck is not None:
+            await asyncio.wait_for(fault.recheck(), seconds)
+    except (MachineError, TimeoutError):
+        fault.seen = True
+    except (EvalbusError, OSError):  # a look that itself fails says nothing
+        pass
 
 
 def _names_a_run(entry: Entry) -> bool:

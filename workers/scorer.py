@@ -230,7 +230,8 @@ class ScorerRole:
         ref = lease.ref
         if ref is None:
             return True
-        decision = await self._bus.score_give_back(ref, "" if fault is None else self._machine)
+        seen = fault is not None and fault.seen
+        decision = await self._bus.score_give_back(ref, "" if fault is None else self._machine, seen=seen)
         log.info("score.handed_back", run=ref.run, epoch=ref.gen, decision=str(decision))
         if fault is None or decision.reason != ITS_OWN_DOING:
             return True

@@ -312,7 +312,8 @@ class Worker:
         """Hand a run back at once."""
         if lease.ref is None:
             return True
-        decision = await self._bus.give_back(lease.ref, "" if fault is None else self._machine)
+        seen = fault is not None and fault.seen
+        decision = await self._bus.give_back(lease.ref, "" if fault is None else self._machine, seen=seen)
         log.info("lease.handed_back", run=lease.ref.run, gen=lease.ref.gen, decision=str(decision))
         if fault is None or decision.reason != ITS_OWN_DOING:
             return True

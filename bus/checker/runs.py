@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from bus.checker.board import Board
 from bus.checker.checked import Leases, Preempted
@@ -22,7 +23,7 @@ __all__ = ["Run", "Runs"]
 
 _COMMON = frozenset({"schema", "batch", "plane", "server"})
 _HAND_BACK = frozenset({"lease_id", "gen", "run"})
-_UNFIT = frozenset({"machine"})
+_UNFIT = frozenset({"machine", "seen"})
 _OUTLIVE = frozenset({"outbox", "plane", "indoubt", "ledger", "admission", "run"})
 """What may still come of a run that has ended: its effects and their undos, its spend, and the places of both."""
 
@@ -129,11 +130,12 @@ class Runs:
             if on is not None:
                 on(said, parts)
         if run is not None and applied and envelope.keys() - _COMMON - _UNFIT == _HAND_BACK:
-            self._hand_back(run, envelope.get("machine"))
+            self._hand_back(run, envelope)
         last = parts[-1]
         if run is not None and run.lease is not None and last.reason == "its_own_doing":
             tries = run.of_scorers if run.lease.scoring else run.of_workers
-            enough = tries.is_its_own_doing(envelope.get("machine", ""), alone=self._is_alone(run))
+            machine, seen = envelope.get("machine", ""), "seen" in envelope
+            enough = tries.is_its_own_doing(machine, alone=self._is_alone(run), seen=seen)
             self._p14.see(enough, last, "before, {} machines could not", len(tries.machines))
         if run is not None and last.verb in ("replay", "in_doubt") and (last.fence, last.op) == ("judge", "commit"):
             run.lease, run.state = None, "sealed"  # parked: nobody scores it before it is bound anew
@@ -191,10 +193,13 @@ class Runs:
             self.preempted.append(lost)
         run.lease = None
 
-    def _hand_back(self, run: Run, machine: str | None) -> None:
+    def _hand_back(self, run: Run, envelope: Mapping[str, Any]) -> None:
         if run.lease is not None:
             tries = run.of_scorers if run.lease.scoring else run.of_workers
-            tries.handed_back(machine, alone=machine is not None and self._is_alone(run))
+            if "machine" in envelope:
+                tries.unfit_for(envelope["machine"], alone=self._is_alone(run), seen="seen" in envelope)
+            else:
+                tries.stopped()
             run.state = "sealed" if run.lease.scoring else "queued"
             self._handed_back += 1
         run.lease = None

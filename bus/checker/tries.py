@@ -25,24 +25,26 @@ class Tries:
     unfit: int = 0
     """Hand-backs of machines that could not do it …"""
     lone: int = 0
-    """… and of these, such as came while nobody else was at work."""
+    """… and of these, while nobody else was at work. It and `machines` leave out what a machine itself sees."""
 
     def granted(self, *, voided: bool) -> None:
         """A lease; `voided`: the one before it went with the server's life, which is nobody's failure."""
         self.counted += not voided
 
-    def handed_back(self, machine: str | None, *, alone: bool) -> None:
-        """By a machine that could not do it; None: by a holder that had to stop. `alone`: nobody else was at work."""
-        if machine is None:
-            self.stops += 1
-            self.counted -= self.stops <= _STOPS
-        else:
-            self.machines.add(machine)
-            self.unfit += 1
-            self.lone += alone
-            self.counted -= 1
+    def stopped(self) -> None:
+        """Handed back by a holder that had to stop."""
+        self.stops += 1
+        self.counted -= self.stops <= _STOPS
 
-    def is_its_own_doing(self, machine: str, *, alone: bool) -> bool:
+    def unfit_for(self, machine: str, *, alone: bool, seen: bool) -> None:
+        """By a machine that could not do it. `alone`: nobody else was at work. `seen`: it finds it itself."""
+        self.unfit += 1
+        self.counted -= 1
+        if not seen:
+            self.machines.add(machine)
+            self.lone += alone
+
+    def is_its_own_doing(self, machine: str, *, alone: bool, seen: bool) -> bool:
         """Whether it may be said to be so, where this one could not do it either."""
-        machines = self.machines | {machine}
-        return len(machines) >= _MACHINES or self.lone + alone >= _ALONE or self.unfit + 1 >= _ALL
+        machines, lone = (self.machines, self.lone) if seen else (self.machines | {machine}, self.lone + alone)
+        return len(machines) >= _MACHINES or lone >= _ALONE or self.unfit + 1 >= _ALL

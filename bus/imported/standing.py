@@ -23,7 +23,7 @@ __all__ = ["RunStanding", "Standing"]
 _GRANTED = ("commit", "duplicate")
 _ADDRESS = frozenset({"schema", "plane", "batch", "server"})  # in every envelope
 _OF_A_HAND_BACK = frozenset({"run", "lease_id", "gen"})
-_UNFIT = frozenset({"machine"})  # likewise, by a machine that could not do it
+_UNFIT = frozenset({"machine", "seen"})  # likewise, by a machine that could not do it
 
 
 @dataclass(slots=True)

@@ -205,9 +205,17 @@ class MemoryBus(AdoptSteps, CallSteps, ToolSteps, ScorerSteps):
         life.tree, life.artifact, life.state = tree_hash, artifact, RunState.SEALED
         return command.done(Answer(Verb.COMMIT, None, {"head": head}))
 
-    async def give_back(self, ref: Ref, machine: str = "") -> Decision:
+    async def give_back(self, ref: Ref, machine: str = "", *, seen: bool = False) -> Decision:
         """Hand a run back at once (`yield`): fence the lease, emit a new entry, acknowledge the old."""
-        command = self._begin("yield", ref.batch, ref.run, lease_id=ref.lease_id, gen=ref.gen, machine=machine or None)
+        command = self._begin(
+            "yield",
+            ref.batch,
+            ref.run,
+            lease_id=ref.lease_id,
+            gen=ref.gen,
+            machine=machine or None,
+            seen=int(seen) or None,
+        )
         at, life = command.batch, command.batch.life(ref.run)
         if command.malformed or not is_machine(machine):
             return command.refused("schema")
@@ -215,7 +223,7 @@ class MemoryBus(AdoptSteps, CallSteps, ToolSteps, ScorerSteps):
             return command.again()
         if not at.holder_is_live(ref.run, ref.lease_id, ref.gen):
             return command.refused("stale_lease")
-        if machine and not life.unfit.noted(machine, alone=at.alone(RunState.RUNNING)):
+        if machine and not life.unfit.noted(machine, alone=at.alone(RunState.RUNNING), seen=seen):
             return command.refused("its_own_doing")
         settle(command, life, MODEL_DESK)
         fence_holder(command, ref.run)

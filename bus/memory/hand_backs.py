@@ -1,7 +1,7 @@
 """When a run that machines hand back, for a fault of theirs, is at fault itself.
 
-Of one machine one word counts: it may have the run again and again while all others are busy. What it does to many is
-its own doing.
+Of one machine one word counts: it may have the run again and again while all others are busy. And none of one that
+finds by its own look what is wrong with it. What the run does to many is its own doing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ class Unfit:
     count: int = 0
     alone: int = 0
 
-    def noted(self, machine: str, *, alone: bool) -> bool:
+    def noted(self, machine: str, *, alone: bool, seen: bool) -> bool:
         """Note one more. `alone`: nobody else is at work on the batch. False, and nothing is noted: it is the run."""
-        machines, count, lone = {*self.machines, machine}, self.count + 1, self.alone + alone
+        machines, count, lone = self.machines, self.count + 1, self.alone
+        if not seen:
+            machines, lone = {*machines, machine}, lone + alone
         if len(machines) >= UNFIT_MACHINES or lone >= UNFIT_ALONE or count >= UNFIT_ALL:
             return False
         self.machines, self.count, self.alone = machines, count, lone

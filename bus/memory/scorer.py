@@ -117,10 +117,16 @@ class ScorerSteps(EndingSteps):
         command.done()
         return Decision(BusVerb(mismatch.verb.value), reason, "judge.commit", dict(mismatch.fields))
 
-    async def score_give_back(self, ref: Ref, machine: str = "") -> Decision:
+    async def score_give_back(self, ref: Ref, machine: str = "", *, seen: bool = False) -> Decision:
         """Hand a score back at once."""
         command = self._begin(
-            "score_yield", ref.batch, ref.run, lease_id=ref.lease_id, gen=ref.gen, machine=machine or None
+            "score_yield",
+            ref.batch,
+            ref.run,
+            lease_id=ref.lease_id,
+            gen=ref.gen,
+            machine=machine or None,
+            seen=int(seen) or None,
         )
         at, life = command.batch, command.batch.life(ref.run)
         if command.malformed or not is_machine(machine):
@@ -129,7 +135,7 @@ class ScorerSteps(EndingSteps):
             return command.again()
         if not at.scorer_is_live(ref.run, ref.lease_id, ref.gen):
             return command.refused("stale_lease")
-        if machine and not life.score_unfit.noted(machine, alone=at.alone(RunState.SCORING)):
+        if machine and not life.score_unfit.noted(machine, alone=at.alone(RunState.SCORING), seen=seen):
             return command.refused("its_own_doing")
         settle(command, life, JUDGE_DESK)
         life.score_hand_backs += not machine

@@ -8,7 +8,8 @@
 --            conversation  its chain in fence 7 is <run>~<conversation>      turning  '1' once a `turn` was begun
 --            calls    its calls that have a place at an endpoint's desk      windows  its fan-outs not joined yet
 --            yields, s.yields  hand-backs so far by who had to stop
---            unfit, s.unfit  those of machines that could not do it: '<how many> <of them alone> <machine> …'
+--            unfit, s.unfit  those of machines that could not do it: '<how many> <of them alone> <machine> …', where the
+--                     last two leave out those whose machine itself found what was wrong with it
 --            end:<lease id>  the step that ended that lease: its resend is a duplicate, also when the run has moved on.
 --                     A seal's and a score's need none: they are the last that was done under `lease` and `s.lease`
 --            tree, artifact  the sealed workspace                    detail  what an ended run says of itself
@@ -153,17 +154,19 @@ local function end_lease(run, what, lease_id) put(run, 'end:' .. lease_id, what)
 local FREE_HAND_BACKS = 20
 
 -- A machine that is unfit (its disk is full, say) is not the run's doing, and to have the run again and again, while all
--- others are busy, says no more than once. It is the run's own doing when it does so to so many machines; and, as there may
--- be no more machines than one, after so many times while nobody else had a run of the batch. The last number is there
--- for the rest: a batch must end.
+-- others are busy, says no more than once; and nothing at all where the machine finds it by its own look, too (`seen`): a
+-- store that is away is so for whole fleets. It is the run's own doing when it does so to so many machines; and, as there
+-- may be no more machines than one, after so many times while nobody else had a run of the batch. The last number is
+-- there for the rest: a batch must end.
 --
 -- Notes that a machine is unfit for this run. False when by this one it is the run's own doing: its holder keeps it, and
 -- says how it ends.
-local function note_unfit(run, unfit, machine, alone)
+local function note_unfit(run, unfit, machine, alone, seen)
   local count, lone, machines = (run.data[unfit] or '0 0'):match('^(%d+) (%d+)(.*)$')
-  if not (machines .. ' '):find(' ' .. machine .. ' ', 1, true) then machines = machines .. ' ' .. machine end
+  local known = seen or (machines .. ' '):find(' ' .. machine .. ' ', 1, true)
+  if not known then machines = machines .. ' ' .. machine end
   count = count + 1
-  lone = lone + (alone and 1 or 0)
+  lone = lone + (alone and not seen and 1 or 0)
   local _, different = machines:gsub(' ', '')
   if different >= 5 or lone >= 10 or count >= 100 then return false end
   put(run, unfit, number_text(count) .. ' ' .. number_text(lone) .. machines)
