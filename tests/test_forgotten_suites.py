@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import weakref
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import structlog
@@ -29,6 +31,7 @@ from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
 from workers.suite import Suite
 from workers.tools.serving import Toolroom
+from workers.usercode import load_file
 from workers.worker import Worker
 
 B, C = BatchId("b"), ConsumerId("c")
@@ -208,6 +211,29 @@ async def test_a_consumer_goes_on_while_something_closes_and_ends_when_it_has(
 
 async def _none() -> list[BatchId]:
     return []
+
+
+def test_two_threads_may_forget_an_ended_suites_modules_at_once(tmp_path: Path) -> None:
+    """A worker loads suites in one thread and their tools in another; who came second ended the role."""
+    first, second = (tmp_path / name / "code.py" for name in ("first", "second"))
+    for file in (first, second):
+        file.parent.mkdir()
+        file.write_text("")
+    load_file(first, first.parent)
+
+    class Leaving(ModuleType):
+        """A module that has gone by the time that it is known to be one of the suite's."""
+
+        def __getattr__(self, name: str) -> str:
+            """Where it is from."""
+            if name != "__file__":
+                raise AttributeError(name)
+            sys.modules.pop(self.__name__, None)
+            return str(first)
+
+    sys.modules["leaving"] = Leaving("leaving")
+    assert load_file(second, second.parent).__file__ == str(second)
+    assert "leaving" not in sys.modules
 
 
 def test_a_tools_function_is_not_remembered_beyond_its_toolbox(tmp_path: Path) -> None:

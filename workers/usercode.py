@@ -174,7 +174,7 @@ def _make_importable(root: Path) -> None:
             for name, module in list(sys.modules.items()):
                 file = getattr(module, "__file__", None)
                 if isinstance(file, str) and Path(file).is_relative_to(_active):
-                    del sys.modules[name]
+                    sys.modules.pop(name, None)  # another thread that loads a suite may have been faster
     sys.path.insert(0, str(root))
     importlib.invalidate_caches()
     _active = root
