@@ -20,7 +20,8 @@ from bus.tombstones import Tombstone
 from bus.types import Digest, RunId
 from tests.batches import Batch, opened
 from tests.fleet import Stage, case, eventually
-from workers.processes.held_loops import HeldLoopNews, rows_with_held_loops
+from workers.news.held_loops import HeldLoopNews
+from workers.processes.held_loops import rows_with_held_loops
 from workers.processes.role_options import BLOCKED
 
 ROOT = Path(__file__).parents[1]
@@ -74,18 +75,14 @@ async def test_what_is_no_remark_of_ours_is_passed_over_and_no_batch_has_thousan
 async def test_who_follows_a_batch_is_told_of_each_line_once_and_of_a_few(server: Target) -> None:
     """A mistake that a thousand runs have in common is one line."""
     async with opened(server.address(), runs=1) as batch:
-        now = 0.0
-        news = HeldLoopNews(lambda: now)
-        assert await news.news(batch.bus, [batch.name]) == []
+        news, counters = HeldLoopNews(batch.bus, [batch.name]), await batch.bus.counters(batch.name)
+        assert await news.news(counters) == []
         await note_held_loop(batch.bus, batch.name, A, HELD)
         await note_held_loop(batch.bus, batch.name, RunId("c1#1"), HELD)
-        assert await news.news(batch.bus, [batch.name]) == [], "it has just looked"
-        now += 1.0
-        assert await news.news(batch.bus, [batch.name]) == [f"c0#1 at w1: {SAID}"]
+        assert await news.news(counters) == [f"c0#1 at w1: {SAID}"]
         for number in range(20):
             await note_held_loop(batch.bus, batch.name, RunId(f"r{number}"), replace(HELD, where=f"agent.py:{number}"))
-        now += 1.0
-        assert len(await news.news(batch.bus, [batch.name])) == 4
+        assert len(await news.news(counters)) == 4
 
 
 HELD_FOR_EVER = """

@@ -38,10 +38,10 @@ from workers.batch_spec import spec_of
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.namesakes import Namesakes
+from workers.news.rests import RestNews
 from workers.planner import Planner
 from workers.processes.machine import Disks, fault_of, insisted, machine_error
 from workers.processes.resting import Rest, Resting
-from workers.processes.rests import RestNews
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
 from workers.solving import _PythonSolver
@@ -740,7 +740,6 @@ async def test_what_is_in_the_way_for_a_moment_is_tried_again() -> None:
 async def test_a_run_says_again_that_all_rests_when_a_longer_rest_begins() -> None:
     """It was said once, in the first second, and never again in the hour that nothing was done."""
     resting: list[Resting_] = []
-    now = 0.0
 
     class Bus:
         class rests:  # noqa: N801 - an attribute of the bus
@@ -750,11 +749,9 @@ async def test_a_run_says_again_that_all_rests_when_a_longer_rest_begins() -> No
 
     async def said(why: str, seconds: float) -> list[str]:
         resting[:] = [Resting_(ConsumerId("w"), "there", why, seconds)] if why else []
-        nonlocal now
-        now += 2.0
-        return await news.news(cast("Any", Bus))
+        return await news.news(cast("Any", None))
 
-    news = RestNews(lambda: now)
+    news = RestNews(cast("Any", Bus))
     line = "w on there takes nothing, and looks again in {} s: full"
     assert await said("full", 10.0) == [line.format(10)]
     assert await said("full", 8.0) == []

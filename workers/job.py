@@ -26,21 +26,19 @@ from bus.types import BatchId
 from workers.batch_spec import specs_of
 from workers.bundle import BundleKey, take_key
 from workers.creating import created, fresh_name
-from workers.endpoint_news import EndpointNews
 from workers.files import check_writable, write_whole
 from workers.histories.archive_place import check_archive
 from workers.job_options import JobOptions, resume_with
 from workers.naming import batch_name, fleet_place
+from workers.news.news import News, sources_of
 from workers.processes import nursery
 from workers.processes.fleet import Fleet
-from workers.processes.held_loops import HeldLoopNews, with_held_loops
+from workers.processes.held_loops import with_held_loops
 from workers.processes.interrupt import Interrupted
-from workers.processes.rests import RestNews
 from workers.processes.role_options import Role, RoleOptions
 from workers.processes.strays import Strays
 from workers.redaction import hide_access
 from workers.results.fetching import fetch_outcome
-from workers.results.first_holes import FirstHoles
 from workers.results.outcome import Outcome
 from workers.results.progress import Progress
 from workers.results.whole import Whole, counters_of
@@ -152,7 +150,8 @@ async def _run_batch(
         await check_goes_on(bus, whole.parts, options.archive)
     strays = Strays()
     nursery.adopt_orphans()  # those of a worker that was killed, too
-    fleet, news = Fleet(log_directory(home, name)), EndpointNews(log_directory(home, name))
+    logs = log_directory(home, name)
+    fleet, news = Fleet(logs), News(sources_of(bus, whole, logs), asyncio.get_running_loop().time)
     fleet.start(_roles(options, name, home))
     with _on_signals() as told, Progress(_title(suite, name)) as progress:
         try:
@@ -165,8 +164,8 @@ async def _run_batch(
     if told.is_set() and not (await counters_of(bus, whole)).status.ended:
         raise Interrupted(f"interrupted; batch {name} is open; {resume_with(options, name)}")
     if options.archive is not None and (left := await left_behind(bus, whole.parts, options.segment)):
-        print(f"evalbus: warning: {left} ({log_directory(home, name)} says why)", file=sys.stderr)
-    return with_held_loops(await fetch_outcome(bus, name), log_directory(home, name))
+        print(f"evalbus: warning: {left} ({logs} says why)", file=sys.stderr)
+    return with_held_loops(await fetch_outcome(bus, name), logs)
 
 
 def _roles(options: JobOptions, name: BatchId, home: Path) -> list[RoleOptions]:
@@ -214,12 +213,11 @@ async def _watch(
     strays: Strays,
     progress: Progress,
     told: asyncio.Event,
-    news: EndpointNews,
+    news: News,
 ) -> None:
     """Show the batch until it has ended, the user stops it, or a process says that it cannot go on."""
     loop = asyncio.get_running_loop()
     failed = asyncio.create_task(fleet.failed())
-    holes, held, rests = FirstHoles(), HeldLoopNews(loop.time), RestNews(loop.time)
     try:
         while not told.is_set():
             counters = await counters_of(bus, whole)
@@ -227,12 +225,7 @@ async def _watch(
             progress.update(counters, fleet.alive(Role.WORKER), fleet.alive(Role.SCORER), loop.time())
             while fleet.restarts:
                 progress.note(fleet.restarts.popleft())
-            for line in (
-                *await held.news(bus, whole.batches),
-                *await holes.news(bus, whole, counters),
-                *news.news(loop.time()),
-                *await rests.news(bus),
-            ):
+            for line in await news.lines(counters):
                 progress.note(line)
             if counters.status in (BatchStatus.CLOSED, BatchStatus.INCONCLUSIVE):
                 return

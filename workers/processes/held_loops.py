@@ -10,7 +10,7 @@ machine may say it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -21,17 +21,12 @@ from bus.redis_bus import RedisBus
 from bus.types import BatchId, RunId
 
 if TYPE_CHECKING:
-    from bus.cluster import ServerBus
     from workers.results.outcome import Outcome
 
-__all__ = ["HeldLoopNews", "places_of", "rows_with_held_loops", "said_of", "with_held_loops"]
+__all__ = ["places_of", "rows_with_held_loops", "said_of", "with_held_loops"]
 
 _NOTE: Final = b'"loop.held"'
 _REMEDY: Final = "use asyncio.to_thread"
-_LOOK_EVERY: Final = 1.0
-"""Seconds between two looks of who follows a batch."""
-_MOST: Final = 5
-"""Places that are told while a batch runs."""
 
 
 def said_of(held: HeldLoop) -> str:
@@ -62,28 +57,6 @@ async def rows_with_held_loops(bus: _Rows, batch: BatchId, runs: Sequence[RunId]
     return [
         replace(row, detail=said_of(held[row.run])) if row.hole == "poison" and row.run in held else row for row in rows
     ]
-
-
-class HeldLoopNews:
-    """Lines that hold event loops, each told once while the batch runs."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """Nothing is told yet. `clock`: seconds."""
-        self._clock, self._next = clock, float("-inf")
-        self._told: set[str] = set()
-
-    async def news(self, bus: ServerBus, batches: Sequence[BatchId]) -> list[str]:
-        """A line for each place that is new; none when it was asked a moment ago."""
-        if self._clock() < self._next or len(self._told) >= _MOST:
-            return []
-        self._next = self._clock() + _LOOK_EVERY
-        fresh: dict[str, str] = {}
-        for batch in batches:
-            places = places_of(await held_loops(await bus.of(batch), batch))
-            fresh = {where: line for where, line in places.items() if where not in self._told} | fresh
-        told = list(fresh.items())[: _MOST - len(self._told)]
-        self._told |= {where for where, _ in told}
-        return [line for _, line in told]
 
 
 def with_held_loops(outcome: Outcome, logs: Path) -> Outcome:

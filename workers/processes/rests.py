@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from bus.errors import ReplyError, ServerUnreachable
+from bus.errors import ReplyError
 from bus.rests import Resting
 from bus.types import ConsumerId
 from workers.naming import this_host
@@ -14,12 +14,7 @@ from workers.processes.resting import Rest, Told
 if TYPE_CHECKING:
     from bus.cluster import ServerBus
 
-__all__ = ["RestNews", "rests_of", "telling"]
-
-_LOOK_EVERY: Final = 2.0
-"""Seconds between two looks of who follows a batch."""
-_LONG: Final = 20.0
-"""Seconds of a rest that is told of again."""
+__all__ = ["rests_of", "telling"]
 
 
 def telling(bus: ServerBus, name: ConsumerId, counted: Callable[[bool], None] | None = None) -> Told:
@@ -40,35 +35,3 @@ async def rests_of(bus: ServerBus) -> list[Resting]:
         return await bus.rests.all()
     except ReplyError:
         return []
-
-
-class RestNews:
-    """What a run that goes on says of those that rest: a line when one begins, or has another reason.
-
-    And when one begins a longer rest for the same reason: who comes to look at what stands still is to see why.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """Nothing was said. `clock`: seconds."""
-        self._clock, self._next = clock, float("-inf")
-        self._told: Mapping[ConsumerId, Resting] = {}
-
-    async def news(self, bus: ServerBus) -> list[str]:
-        """What is new; none when it was asked a moment ago."""
-        if self._clock() < self._next:
-            return []
-        self._next = self._clock() + _LOOK_EVERY
-        try:
-            now = {one.consumer: one for one in await rests_of(bus)}
-        except ServerUnreachable:
-            return []
-        said = [one.line for name, one in now.items() if _is_news(one, self._told.get(name))]
-        said += [f"{name} works again" for name in self._told if name not in now]
-        self._told = now
-        return said
-
-
-def _is_news(now: Resting, before: Resting | None) -> bool:
-    if before is None or now.why != before.why:
-        return True
-    return now.seconds > max(_LONG, before.seconds)  # what was left of the rest before only grew less

@@ -11,12 +11,12 @@ import json
 from pathlib import Path
 from typing import Final
 
+from bus.port import Counters
 from workers.brief import brief
 
 __all__ = ["EndpointNews"]
 
 _NOTE: Final = b'"endpoint.unusable"'
-_EVERY: Final = 1.0  # seconds between two looks
 _AT_ONCE: Final = 1 << 20  # bytes of a log in one look: what a solver prints stands there, too
 _SHOWN: Final = 300  # characters
 
@@ -24,18 +24,16 @@ _SHOWN: Final = 300  # characters
 class EndpointNews:
     """The ends of the logs in a directory, from now on: what an earlier command left there is no news."""
 
+    every = 1.0
+
     def __init__(self, logs: Path) -> None:
         """`logs` may not be there yet."""
         self._logs = logs
         self._read = {file: _size(file) for file in logs.glob("*.log")}
         self._told: set[str] = set()
-        self._next = float("-inf")
 
-    def news(self, now: float) -> list[str]:
-        """A line for each trouble that is new at `now`, in seconds. Never raises: logs may be gone, or for people."""
-        if now < self._next:
-            return []
-        self._next = now + _EVERY
+    async def news(self, _: Counters, /) -> list[str]:
+        """A line for each trouble that is new. Never raises: logs may be gone, or for people."""
         found: list[str] = []
         for file in sorted(self._logs.glob("*.log")):
             for why in self._new(file):

@@ -6,13 +6,18 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from bus.port import Counters
 from tests.fleet import Stage, eventually
 from tests.suites import COMPARED, write_suite
-from workers import endpoint_news
-from workers.endpoint_news import EndpointNews
+from workers.news import endpoints
+from workers.news.endpoints import EndpointNews
+
+UNREAD = cast("Counters", None)
+"""Logs say nothing of a batch's counts."""
 
 
 @pytest.fixture
@@ -27,35 +32,34 @@ def note(why: str, *, again: bool = True, event: str = "endpoint.unusable") -> s
     return json.dumps({"event": event, "why": why, "again": again, "level": "error"}) + "\n"
 
 
-def test_a_trouble_is_told_once_whoever_notes_it_and_not_what_an_earlier_command_left(tmp_path: Path) -> None:
+async def test_a_trouble_is_told_once_whoever_notes_it_and_not_what_an_earlier_command_left(tmp_path: Path) -> None:
     """Eight workers find the same closed door; a resumed batch has the logs of the day before."""
     old, new = tmp_path / "worker-1.log", tmp_path / "worker-2.log"
     old.write_text(note("yesterday"))
     news = EndpointNews(tmp_path)
-    assert news.news(0.0) == []
+    assert await news.news(UNREAD) == []
     old.write_text(note("yesterday") + note("refused"))
     new.write_text('a line for people\n"endpoint.unusable"\n' + note("refused") + note("401", again=False)[:-5])
-    assert news.news(0.5) == [], "once a second is enough"
-    assert news.news(1.0) == ["no answer so far: refused; it is asked again"]
-    assert news.news(2.0) == []
+    assert await news.news(UNREAD) == ["no answer so far: refused; it is asked again"]
+    assert await news.news(UNREAD) == []
     old.write_text(note("begun anew"))
     new.unlink()
-    assert news.news(3.0) == ["no answer so far: begun anew; it is asked again"]
+    assert await news.news(UNREAD) == ["no answer so far: begun anew; it is asked again"]
 
 
-def test_a_line_that_is_being_written_is_read_when_it_is_whole_and_a_flood_is_passed(
+async def test_a_line_that_is_being_written_is_read_when_it_is_whole_and_a_flood_is_passed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a solver prints goes to the same file, and may have no end of a line."""
     log, news = tmp_path / "w.log", EndpointNews(tmp_path)
     line = note("refused")
     log.write_text(line[:20])
-    assert news.news(0.0) == []
+    assert await news.news(UNREAD) == []
     log.write_text(line)
-    assert news.news(1.0) == ["no answer so far: refused; it is asked again"]
-    monkeypatch.setattr(endpoint_news, "_AT_ONCE", 100)
+    assert await news.news(UNREAD) == ["no answer so far: refused; it is asked again"]
+    monkeypatch.setattr(endpoints, "_AT_ONCE", 100)
     log.write_text(line + "x" * 250 + "\n" + note("again"))
-    told = [line for second in range(2, 9) for line in news.news(float(second))]
+    told = [line for _ in range(7) for line in await news.news(UNREAD)]
     assert told == ["no answer so far: again; it is asked again"]
 
 

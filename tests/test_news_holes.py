@@ -12,8 +12,8 @@ from bus.target import Target
 from tests.model_stage import ModelStage, OnServer
 from tests.stage import BATCH
 from tests.suites import COMPARED
-from workers.results import first_holes
-from workers.results.first_holes import FirstHoles
+from workers.news import holes
+from workers.news.holes import FirstHoles
 from workers.results.whole import whole_of
 
 CASES = "".join(
@@ -33,15 +33,15 @@ async def test_the_first_hole_of_a_reason_is_told_once_and_not_when_all_have_end
     assert isinstance(stage.bus, RedisBus)
     whole = await whole_of(stage.bus, BATCH)
     assert whole is not None
-    before, holes = replace(ended, intended=4), FirstHoles()  # as it was while one more was to come
-    assert await holes.news(stage.bus, whole, ended) == []
-    assert await holes.news(stage.bus, whole, replace(before, hole_reasons={})) == []
-    assert await holes.news(stage.bus, whole, before) == ["first solver_error: b#1   KeyError: 'two' (agent.py:2)"]
-    assert await holes.news(stage.bus, whole, before) == []
-    monkeypatch.setattr(first_holes, "_MOST", 1)  # a large batch: its last runs are looked through
-    told = ["first solver_error: c#1   KeyError: 'three' (agent.py:2)"]
-    assert await FirstHoles().news(stage.bus, whole, before) == told
-    monkeypatch.setattr(first_holes, "_MOST", 0)
-    told = ["first solver_error: listed by evalbus show b --only solver_error"]
-    assert await FirstHoles().news(stage.bus, whole, before) == told
+    before, told = replace(ended, intended=4), FirstHoles(stage.bus, whole)  # as it was while one more was to come
+    assert await told.news(ended) == []
+    assert await told.news(replace(before, hole_reasons={})) == []
+    assert await told.news(before) == ["first solver_error: b#1   KeyError: 'two' (agent.py:2)"]
+    assert await told.news(before) == []
+    monkeypatch.setattr(holes, "_MOST", 1)  # a large batch: its last runs are looked through
+    said = ["first solver_error: c#1   KeyError: 'three' (agent.py:2)"]
+    assert await FirstHoles(stage.bus, whole).news(before) == said
+    monkeypatch.setattr(holes, "_MOST", 0)
+    said = ["first solver_error: listed by evalbus show b --only solver_error"]
+    assert await FirstHoles(stage.bus, whole).news(before) == said
     await stage.aclose()

@@ -25,18 +25,21 @@ _DETAIL: Final = 300
 class FirstHoles:
     """Which reasons have been told."""
 
-    def __init__(self) -> None:
+    every = 0.0  # the counters are there anyway
+
+    def __init__(self, bus: ServerBus, whole: Whole) -> None:
         """None yet."""
+        self._bus, self._whole = bus, whole
         self._told: set[str] = set()
 
-    async def news(self, bus: ServerBus, whole: Whole, counters: Counters) -> list[str]:
+    async def news(self, counters: Counters, /) -> list[str]:
         """A line for each reason that is new; none when all runs have ended, for the result is about to say it."""
         fresh = {why for why, count in counters.hole_reasons.items() if count} - self._told
         if not fresh or counters.scored + counters.holes >= counters.intended:
             return []
         self._told |= fresh
-        found = await _examples(bus, whole, fresh)
-        listed = f"listed by evalbus show {whole.info.spec.batch} --only"
+        found = await _examples(self._bus, self._whole, fresh)
+        listed = f"listed by evalbus show {self._whole.name} --only"
         return [f"first {why}: {found.get(why, f'{listed} {why}')}" for why in sorted(fresh)]
 
 
