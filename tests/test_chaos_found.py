@@ -26,7 +26,8 @@ from tests.suites import MINIMAL, make_suite
 from tests.waiting import soon, until
 from workers.catalogue import Served
 from workers.closing import Closable
-from workers.consumer import Consumer, Handler, Lease, Serving
+from workers.consumer import Consumer, Handler, Serving
+from workers.lease import Lease
 from workers.processes import logs
 from workers.run import Run
 from workers.runtime import SystemRuntime

@@ -26,7 +26,8 @@ from tests.waiting import soon, until
 from workers.batch_spec import spec_of
 from workers.catalogue import Catalogue, Served
 from workers.closing import Closable
-from workers.consumer import Consumer, Handler, Lease
+from workers.consumer import Consumer, Handler
+from workers.lease import Lease
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
 from workers.suite import Suite

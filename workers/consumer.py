@@ -1,9 +1,6 @@
 """What worker and scorer share: take entries into free slots, keep alive what is held, let go what was fenced.
 
-read:   own pending entries first (at the start, and after each lost connection: an answer may have been lost on
-        the way, and its entries are ours); then new ones; each fifth of a lease time those of silent consumers.
-share:  one read takes no more than a sixteenth of its batches' runs. A small batch would else go whole into the free
-        slots of who comes first, and its runs share a process while another one idles.
+read:   what it had before, what silent consumers left, what is new (`workers.intake`).
 hold:   no prefetch beyond the free slots. Every entry in memory is renewed each third of a lease time, those that
         wait to be claimed too.
 drive:  many at a time, but alone what somebody held before: it may be what that one died of (`workers.quarantine`).
@@ -24,105 +21,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
 import structlog
 
 from bus.errors import ArtifactMissing, EvalbusError, MachineError, ServerError
-from bus.port import BatchSpec, Bus, Entry, Group, Held, Ref, Runtime
-from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId
+from bus.port import BatchSpec, Bus, Entry, Group, Held, Runtime
+from bus.types import ConsumerId, Digest, LeaseId
 from workers.catalogue import Served
 from workers.closing import Closable, close
-from workers.namesakes import Namesakes
+from workers.intake import LONGEST_READ_MS, Intake
+from workers.lease import Holding, Lease
 from workers.processes.machine import Disks, fault_of, machine_error, spent
 from workers.processes.resting import Resting, Told
-from workers.quarantine import Owner, Place, Quarantine
-from workers.solver_time import SolverTime
+from workers.quarantine import Owner, Quarantine
 from workers.suite import Suite
+from workers.waiting import Opened, pause, unless
 
-__all__ = ["Consumer", "Handler", "Lease", "Opened", "unless"]
-
-Opened: TypeAlias = Callable[[float], Awaitable[None]]
+__all__ = ["Consumer", "Handler", "Serving"]
 
 log = structlog.get_logger("evalbus.consumer")
 
-_BLOCK_MS = 500  # how long one read waits; also how soon a stop or a new batch is noticed
 _LOOK_EVERY = 1.0  # seconds between two looks at the registry of batches, and at the disks
 _LONGEST_ENTRY = 4_096  # bytes: a run, an intent, a tool. More is nobody's of ours, and would fit into no envelope
-_OWN_AT_ONCE = 1_000  # own pending entries asked for at once; more than any number of slots
-_SHORTEST = 0.01  # seconds of a pause
-_SHARE = 16  # one read takes this part of its batches' runs at most
-
-
-@dataclass(slots=True, eq=False)
-class Lease:
-    """One entry in hand, and the lease that was minted for it."""
-
-    entry: Entry
-    served: Served
-    """What it was taken for: to be driven by also when its batch has ended meanwhile, and is served no more."""
-    redelivered: bool = False
-    """It was given to somebody before: a suspect."""
-    ref: Ref | None = None
-    task: asyncio.Task[None] | None = None
-    fenced: bool = False
-    waiting: bool = False
-    """It cannot be claimed yet."""
-    time: SolverTime | None = None
-    """Of its run's solver, or of its judge, where it has one: it stands while that waits for room that others have."""
-    place: Place | None = None
-    """In its process's quarantine, while it is driven."""
-    made_way: bool = False
-    """It is being handed back for another."""
-    tries: float | None = None
-    """When it was taken to find out whether the machine can work again; None when it was taken to be worked on."""
-    ending: bool = False
-    """The script that ends the lease is under way: beats leave it out, or they would report its end as a loss."""
-    claiming: bool = False
-    """Its claim is under way."""
-    stopped: bool = False
-    """It is not to be driven any further."""
-
-    async def claimed(self, claim: Awaitable[Decision]) -> Decision:
-        """What a claim is answered. A stop waits for it: what was granted and not heard of could not be handed back."""
-        self.claiming = True
-        try:
-            return await claim
-        finally:
-            self.claiming = False
-            if self.stopped:
-                self.stop()
-
-    def stop(self) -> None:
-        """Drive it no further than to the answer of its claim."""
-        self.stopped = True
-        if self.task is not None and not self.claiming:
-            self.task.cancel()
-
-    def only_waits(self, seconds: float) -> bool:
-        """Whether its run has waited so long already."""
-        return self.time is not None and self.time.standing() >= seconds
-
-    def let_go(self) -> None:
-        """Drop everything: the lease is somebody else's now."""
-        self.fenced = True
-        if self.task is not None:
-            self.task.cancel()
-
-
-async def unless(stopping: asyncio.Event, waiting: Awaitable[None]) -> None:
-    """Wait for something that nothing is lost by leaving, unless a stop comes first."""
-    tasks = [asyncio.ensure_future(waiting), asyncio.ensure_future(stopping.wait())]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if tasks[0].done():
-            tasks[0].result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+_SHORTEST, _LONGEST_PAUSE = 0.01, LONGEST_READ_MS / 1000  # seconds of a pause, in which nothing is read
 
 
 class Serving(Protocol):
@@ -199,7 +122,7 @@ class Consumer:
         self._catalogue, self._handler, self._given_slots = catalogue, handler, slots
         catalogue.prepare = handler.prepare
         self._independent = independent
-        self._holding: dict[tuple[BatchId, EntryId], Lease] = {}
+        self._holding: Holding = {}
         self._quarantine = quarantine or Quarantine()
         self._opened = opened
         self._served: list[Served] = []
@@ -207,10 +130,10 @@ class Consumer:
         """What ended suites had open."""
         self._stopping = asyncio.Event()
         self._freed = asyncio.Event()
-        self._seen_connections = -1
-        self._next_idle_scan = 0.0
+        self._intake = Intake(
+            bus, runtime, group, name, self._holding, self._quarantine, self._stopping, independent=independent
+        )
         self._failure: EvalbusError | None = None
-        self._namesakes = Namesakes()
         self._resting, self._disks, self._looked_at_disks = Resting(runtime, told), disks, float("-inf")
 
     def stop(self) -> None:
@@ -263,16 +186,16 @@ class Consumer:
                 await unless(self._stopping, self._opened(_LOOK_EVERY))
                 looked = float("-inf")
             elif not self._served:
-                await self._pause(_BLOCK_MS / 1000)
+                await pause(self._stopping, _LONGEST_PAUSE)
             elif await self._rests():
-                await self._pause(min(max(self._resting.seconds, _SHORTEST), _BLOCK_MS / 1000))
+                await pause(self._stopping, min(max(self._resting.seconds, _SHORTEST), _LONGEST_PAUSE))
             elif (free := self._resting.room(free, len(self._tried()))) <= 0:
                 if all(self._only_waits(lease) for lease in self._holding.values()):
-                    for lease in await self._take_over(self._served, 1):
+                    for lease in await self._intake.take_over(self._served, 1):
                         self._start(lease)
                 await self._wait_for_a_slot()
             else:
-                for lease in await self._next(self._served, free):
+                for lease in await self._intake.next(self._served, free):
                     self._start(lease)
 
     async def _rests(self) -> bool:
@@ -313,76 +236,6 @@ class Consumer:
         if self._group is Group.SCORER:
             return self._given_slots or max((suite.judged_at_once for suite in suites), default=1)
         return self._given_slots or max((suite.concurrency for suite in suites), default=1)
-
-    async def _next(self, served: Sequence[Served], free: int) -> list[Lease]:
-        batches = [one.batch for one in served]
-        if self._bus.connections != self._seen_connections:
-            self._namesakes.connected(self._bus.connections, self._runtime.now())
-            own = await self._bus.own_pending(self._group, self._name, batches, _OWN_AT_ONCE)
-            unknown = self._not_a_namesakes(self._unknown(own, served, redelivered=True))
-            if len(unknown) <= free:
-                self._seen_connections = self._bus.connections
-            if unknown:
-                return unknown[:free]
-        if unknown := await self._take_over(served, free):
-            return unknown
-        block_ms = min(_BLOCK_MS, max(10, int((self._next_idle_scan - self._runtime.now()) * 1000)))
-        if self._would_wait():
-            await self._pause(block_ms / 1000)
-            return []
-        if self._stopping.is_set():  # while we looked: what waits now would hold up the stop
-            return []
-        most = min(free, self._share(served))
-        return self._unknown(await self._bus.read(self._group, self._name, batches, most, block_ms), served)
-
-    def _not_a_namesakes(self, own: list[Lease]) -> list[Lease]:
-        """Of the entries under our name, those that no other process of that name seems to hold."""
-        now, ours = self._runtime.now(), []
-        for lease in own:
-            entry = lease.entry
-            if self._namesakes.has((entry.batch, entry.id), now, lease.served.lease):
-                why = "another live process seems to have this name: give each a --name of its own"
-                log.error("consumer.namesake", batch=entry.batch, run=entry.run, name=self._name, why=why)
-            else:
-                ours.append(lease)
-        return ours
-
-    def _share(self, served: Sequence[Served]) -> int:
-        if self._independent:  # a run may ask for any number of them at once, and they wait for others than us
-            return _OWN_AT_ONCE
-        return max(1, sum(len(one.runs) for one in served) // _SHARE)
-
-    def _would_wait(self) -> bool:
-        """Whether what is read now could not be driven here, while another process might."""
-        if self._independent:
-            return self._quarantine.is_closed
-        return any(lease.waiting for lease in self._holding.values())
-
-    async def _take_over(self, served: Sequence[Served], most: int) -> list[Lease]:
-        """Entries of silent consumers, when it is time to look for them."""
-        if self._runtime.now() < self._next_idle_scan:
-            return []
-        lease = min(one.lease for one in served)
-        self._next_idle_scan = self._runtime.now() + lease / 5 * (0.75 + 0.5 * self._runtime.jitter())
-        batches = [one.batch for one in served]
-        idle = await self._bus.take_idle(self._group, self._name, batches, most, int(lease * 1000))
-        unknown = self._unknown(idle, served, redelivered=True)
-        if unknown:
-            log.info("entries.taken", group=self._group.value, count=len(unknown))
-        if len(unknown) >= most:  # there may be more: they are looked for as soon as there is room, not a fifth later
-            self._next_idle_scan = self._runtime.now()
-        return unknown
-
-    def _unknown(self, entries: Sequence[Entry], served: Sequence[Served], *, redelivered: bool = False) -> list[Lease]:
-        if not entries:  # most looks
-            return []
-        by_name = {one.batch: one for one in served}
-        new = [entry for entry in entries if (entry.batch, entry.id) not in self._holding]
-        return [Lease(entry, by_name[entry.batch], redelivered) for entry in new]
-
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
 
     async def _wait_for_a_slot(self) -> None:
         self._freed.clear()
@@ -427,7 +280,7 @@ class Consumer:
         """One could not be driven to its end: whose doing it is says what becomes of it, and of this process."""
         entry = lease.entry
         if isinstance(error, ArtifactMissing) and await self._is_void(lease):
-            self._seen_connections = -1  # the entry may still be ours
+            self._intake.lost(lease)
             log.warning("lease.lost", batch=entry.batch, run=entry.run, why=str(error))
         elif (fault := fault_of(error)) is not None:
             if (end := spent(error)) is not None:  # as good as dead: counted like any death, it may be this run's doing
@@ -523,10 +376,7 @@ class Consumer:
         for lease, ref, decision in zip(leased, refs, decisions, strict=True):
             if not decision.applied and lease.ref is ref and not lease.ending:
                 lease.let_go()
-                if decision.reason == "stale_lease":
-                    key = lease.entry.batch, lease.entry.id
-                    self._namesakes.fenced(key, self._runtime.now(), lease.served.lease)
-                self._seen_connections = -1  # its entry may still be ours: a restart voids leases, not deliveries
+                self._intake.lost(lease, stale=decision.reason == "stale_lease")
                 log.warning("lease.fenced", batch=ref.batch, run=ref.run, gen=ref.gen, why=decision.reason)
 
     async def _let_go(self) -> None:

@@ -31,7 +31,7 @@ from bus.errors import EvalbusError, InputError, MachineError
 from bus.port import Bus, Event, Receipt, Ref, Runtime
 from bus.types import Decision, Digest, Verb
 from workers.attendance import Attendance
-from workers.consumer import Lease
+from workers.lease import Lease
 from workers.processes.machine import fault_of
 from workers.redaction import redacted
 from workers.solver_time import SolverTime

@@ -21,10 +21,10 @@ from bus.port_calls import JUDGE_DESK, MODEL_DESK
 from bus.snapshot import Snapshot
 from bus.types import BatchId, ConsumerId, Decision, EntryId, Gen, LeaseId, RunId, Verb
 from workers.catalogue import Catalogue, Served
-from workers.consumer import Opened, unless
 from workers.endpoints import open_client
 from workers.modelling.billing import figure_of
 from workers.suite import Suite
+from workers.waiting import Opened, unless
 
 __all__ = ["Planner"]
 

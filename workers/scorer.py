@@ -31,9 +31,9 @@ from bus.values import ITS_OWN_DOING
 from workers.cases import Case
 from workers.catalogue import Served
 from workers.closing import Closable, forget_all_but
-from workers.consumer import Lease
 from workers.judging.binding import other_judge
 from workers.judging.judge import Bench, Judge, Judged
+from workers.lease import Lease
 from workers.modelling.plane import LimitsOf
 from workers.processes.machine import OF_ITS_OWN, Disks, fault_of, insisted, last_word, machine_error
 from workers.programs import check_present

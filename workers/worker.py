@@ -28,8 +28,8 @@ from bus.values import ITS_OWN_DOING
 from workers.cases import Case
 from workers.catalogue import Served
 from workers.closing import Closable, forget_all_but
-from workers.consumer import Lease
 from workers.conversation import Again, Answered, Broken, Conversation, Over, Verdict, event_json
+from workers.lease import Lease
 from workers.modelling.attempt import Site
 from workers.modelling.calls import ModelCalls
 from workers.modelling.model import Model

@@ -56,11 +56,11 @@ class Times:
     """Seconds."""
 
     poll: float = 0.5
-    """Between two reads that find nothing (`workers.consumer`)."""
+    """Between two reads that find nothing (`workers.intake`)."""
     beats: float = 3.0
-    """Heartbeats in a lease time (likewise)."""
+    """Heartbeats in a lease time (`workers.consumer`)."""
     scans: float = 5.0
-    """Looks for entries of silent consumers in a lease time, by each worker (likewise)."""
+    """Looks for entries of silent consumers in a lease time, by each worker (`workers.intake`)."""
     replace: float = 60.0
     """Until a machine that was taken away is replaced: to be found out for your pool."""
 

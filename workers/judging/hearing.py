@@ -19,8 +19,8 @@ import structlog
 from bus.port import Bus, Chunk, ModelCall, ModelReply, Ref
 from bus.port_calls import JUDGE_DESK
 from bus.types import BatchId, Decision, Digest
-from workers.consumer import Lease
 from workers.conversation import Broken, Over, Place, Verdict
+from workers.lease import Lease
 from workers.scoring import ScorerError
 
 __all__ = ["Hearing", "JudgeError", "JudgeSteps"]

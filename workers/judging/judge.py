@@ -20,10 +20,10 @@ from bus.errors import InputError, MachineError
 from bus.port import Bus, Ref, Runtime
 from bus.types import Digest
 from workers.cases import Case
-from workers.consumer import Lease
 from workers.judging.hearing import Hearing, JudgeError, JudgeSteps
 from workers.judging.prompt import JudgePrompt
 from workers.judging.reading import grade_of
+from workers.lease import Lease
 from workers.modelling.attempt import Site
 from workers.modelling.calls import ModelCalls
 from workers.modelling.model import Completion, Model

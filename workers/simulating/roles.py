@@ -12,7 +12,8 @@ from bus.errors import EvalbusError
 from bus.port import BatchSpec, Bus, Group
 from bus.types import ConsumerId, LeaseId
 from workers.catalogue import Catalogue, Served
-from workers.consumer import Consumer, Handler, Lease
+from workers.consumer import Consumer, Handler
+from workers.lease import Lease
 from workers.planner import Planner
 from workers.simulating.endpoint import SimulatedPlane
 from workers.simulating.judging import SimulatedScorer

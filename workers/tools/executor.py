@@ -40,7 +40,7 @@ from bus.port import BatchInfo, BatchSpec, Bus, Entry, IntentState, Outcome, Run
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId, Plane, Verb
 from workers.catalogue import Served
 from workers.closing import Closable
-from workers.consumer import Lease
+from workers.lease import Lease
 from workers.quarantine import Owner, Place, Quarantine
 from workers.redaction import redacted
 from workers.suite import Suite
