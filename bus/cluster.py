@@ -24,7 +24,8 @@ from bus.connection import Endpoint
 from bus.endpoint_limits import EndpointLimits, EndpointRates
 from bus.keys import shard_of
 from bus.port import BatchSpec, BatchStatus, Entry, Group, Held, Ref, Runtime
-from bus.redis_bus import RedisBus, status_of
+from bus.redis_bus import RedisBus
+from bus.redis_rows import status_of
 from bus.registries import Registries
 from bus.rests import Rests
 from bus.tombstones import Tombstone

@@ -1,6 +1,6 @@
 """What every call to the bus on a server needs: keys by the names of the script headers, envelopes, one script a step.
 
-`bus.redis_bus`, `bus.redis_calls` and `bus.redis_tools` add the steps themselves.
+`bus.redis_bus` puts the steps themselves together.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bus.errors import ReplyError
 from bus.keys import BatchKeys, registry
-from bus.redis_bus import status_of
+from bus.redis_rows import status_of
 from bus.replies import pairs_of
 from bus.rests import Resting, resting_at
 from bus.topology import Primary
