@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bus.chain import EMPTY_HEAD
-from bus.history import Line, export
+from bus.export import export
+from bus.export_format import Line
 from tests.batches import S2, W2, Batch
 from tests.model_calls import answered, asked, judged
 from tests.tool_calls import Tools

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from bus.checker import Books, Checked, Checker
-from bus.history import export
+from bus.export import export
 from bus.port import Group, Receipt
 from bus.snapshot import Snapshot
 from bus.types import Verb

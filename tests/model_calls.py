@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bus.chain import EMPTY_HEAD, next_head
-from bus.history import Line, lines
+from bus.export import lines
+from bus.export_format import Line
 from bus.models.admission import Admission
 from bus.models.completion import Completion
 from bus.models.ledger import Ledger

@@ -19,7 +19,7 @@ import structlog
 
 from bus.checker import Books, Checked
 from bus.errors import InputError
-from bus.history import export
+from bus.export import export
 from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.port import Ref
 from bus.port_calls import Chunk

@@ -16,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from bus.errors import InputError, ViolationError
-from bus.history import Line, read_history
+from bus.export_format import Line
+from bus.history import read_history
 from bus.port import Chunk, Group, RunState
 from bus.port import Held as Alive
 from bus.target import Target

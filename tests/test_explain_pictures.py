@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
-from bus.history import Line
+from bus.export_format import Line
 from tests.explained import arrows, line, only
 from workers.explaining import mermaid, page, svg, terminal
 from workers.explaining.steps import story_of

@@ -16,6 +16,7 @@ from bus.connection import Endpoint
 from bus.contract import CONTRACT, OpContract
 from bus.envelopes import MAX_PAYLOAD
 from bus.errors import InputError
+from bus.export import lines
 from bus.fences.admission import Admission, AdmissionReason, AdmissionResult
 from bus.fences.completion import Completion, CompletionReason, CompletionResult
 from bus.fences.fence import Channel
@@ -29,7 +30,7 @@ from bus.fences.plane import PlaneFence, PlaneReason, PlaneResult
 from bus.fences.sandbox import Sandbox, SandboxReason, SandboxResult, StepState
 from bus.fences.transcript import Transcript, TranscriptReason, TranscriptResult
 from bus.fences.workspace import Workspace, WorkspaceReason, WorkspaceResult
-from bus.history import lines, read_history
+from bus.history import read_history
 from bus.keys import BatchKeys
 from bus.link import Link
 from bus.models import build

@@ -18,7 +18,7 @@ import pytest
 from bus.chain import EMPTY_HEAD
 from bus.checker import Checker
 from bus.errors import ArtifactNotFound
-from bus.history import export
+from bus.export import export
 from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.port import BatchSpec, Group, Ref, RunState
 from bus.redis_bus import RedisBus

@@ -18,7 +18,8 @@ import pytest
 
 from bus.chain import EMPTY_HEAD, next_head
 from bus.errors import ViolationError
-from bus.history import Line, export, lines
+from bus.export import export, lines
+from bus.export_format import Line
 from bus.models.outbox import Outbox
 from bus.models.sandbox import Sandbox
 from bus.models.transcript import Transcript

@@ -27,7 +27,8 @@ from hypothesis import strategies as st
 
 from bus.chain import EMPTY_HEAD
 from bus.errors import InputError
-from bus.history import Line, lines
+from bus.export import lines
+from bus.export_format import Line
 from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.policies import NAMES
 from bus.port import Chunk, Group

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bus.contract import CONTRACT
 from bus.envelopes import SCHEMA
-from bus.history import Line, chained, header, spelt
+from bus.export_format import Line, chained, header, spelt
 from bus.memory.batch import MemoryBatch
 from bus.port import BatchInfo, BatchStatus
 from bus.recorded import Part, Recorded

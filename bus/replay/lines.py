@@ -15,7 +15,7 @@ from typing import Any
 
 from bus.archived import SEGMENT_FORMAT
 from bus.errors import InputError
-from bus.history import spelt
+from bus.export_format import spelt
 from bus.replay.telling import DiffersError, Told
 
 __all__ = ["Footer", "Header", "Lines"]

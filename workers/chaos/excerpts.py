@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from bus.history import Line, chained, spelt
+from bus.export_format import Line, chained, spelt
 from workers.explaining.entries import given, run_of_step
 
 __all__ = ["Excerpts", "line_of"]

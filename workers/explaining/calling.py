@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from bus.history import Line
+from bus.export_format import Line
 from workers.explaining.entries import Entry, given, whole
 from workers.explaining.story import BUS, JUDGE, MODEL, PLANNER, TOOLS, Attempt, Effect, Kind, Look, plain
 from workers.explaining.telling import Telling, many

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from bus.history import Line
+from bus.export_format import Line
 
 __all__ = ["Entry", "Picker", "entries", "entry_of", "run_of_step"]
 

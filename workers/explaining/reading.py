@@ -13,8 +13,10 @@ from pathlib import Path
 
 from bus.cluster import ServerBus
 from bus.errors import InputError
+from bus.export import Far
+from bus.export_format import Line
 from bus.held_loops import held_loops
-from bus.history import Far, Line, read_history
+from bus.history import read_history
 from bus.nearest import several_nearest
 from bus.partitions import put_back, root_of
 from bus.port import RunState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from bus.history import Line
+from bus.export_format import Line
 from workers.explaining import calling, life, scoring
 from workers.explaining.entries import Entry, Picker, entries
 from workers.explaining.story import BUS, Story, plain

@@ -36,7 +36,7 @@ from bus import failpoints
 from bus.archived import Segment, Standing, claim, retire_segment, standing_of
 from bus.cluster import ServerBus
 from bus.errors import EvalbusError, InputError, ViolationError
-from bus.history import Far, chained_lines
+from bus.export import Far, chained_lines
 from bus.port import BatchInfo
 from bus.redis_bus import RedisBus
 from bus.types import BatchId, EntryId

@@ -15,7 +15,8 @@ from pathlib import Path
 from bus.archived import ArchivedError, order_of, standing_of
 from bus.cluster import ServerBus
 from bus.errors import InputError, ViolationError
-from bus.history import Far, Line, chained_lines, closing, opening
+from bus.export import Far, chained_lines, closing, opening
+from bus.export_format import Line
 from bus.partitions import part_name
 from bus.port import BatchInfo
 from bus.redis_bus import RedisBus

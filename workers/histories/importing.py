@@ -20,7 +20,8 @@ from pathlib import Path
 from bus.cluster import open_bus
 from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ServerError
-from bus.history import Line, chained, export
+from bus.export import export
+from bus.export_format import Line, chained
 from bus.imported.writing import Import
 from bus.port import BatchInfo, BatchSpec, BatchStatus
 from bus.redis_bus import RedisBus

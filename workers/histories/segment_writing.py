@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bus.archived import Segment, Standing, order_of
 from bus.errors import InputError, ViolationError
-from bus.history import spelt
+from bus.export_format import spelt
 from bus.types import Digest, EntryId
 from workers.histories.history_files import writing
 from workers.histories.segments import FORMAT, VERSION, SegmentFiles, closing_of

@@ -25,7 +25,7 @@ from typing import Any
 
 from bus.archived import NOTHING, SEGMENT_FORMAT, Segment, Standing
 from bus.errors import InputError, ViolationError
-from bus.history import spelt
+from bus.export_format import spelt
 from bus.port import BatchInfo
 from bus.types import BatchId, Digest, EntryId
 from workers.histories.archive_place import not_writable, probe

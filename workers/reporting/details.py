@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bus.history import Line
+from bus.export_format import Line
 from workers.events import said_in
 from workers.explaining import svg
 from workers.explaining.steps import story_of

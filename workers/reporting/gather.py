@@ -25,7 +25,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 from bus.cluster import ServerBus
 from bus.errors import InputError
-from bus.history import Line
+from bus.export_format import Line
 from bus.policies import ALL, Policies, Prevented, together
 from bus.replay.lines import Header
 from bus.replay.replayed import Replayed

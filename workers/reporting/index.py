@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from bus.history import Line
+from bus.export_format import Line
 from workers.histories.history_files import LONGEST_LINE
 from workers.reporting.owners import is_of_batch
 

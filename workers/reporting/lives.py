@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bus.history import Line
+from bus.export_format import Line
 from bus.partitions import put_back
 from workers.explaining.entries import Entry, entry_of, given, whole
 from workers.reporting.facts import Bucket, RefusalGroup, RunFacts

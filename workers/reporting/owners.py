@@ -7,7 +7,7 @@ a step, a call or a chain of its, by its key at the plane, or by a place at a de
 
 from __future__ import annotations
 
-from bus.history import Line
+from bus.export_format import Line
 from workers.explaining.entries import given, run_of_step
 
 __all__ = ["Owners", "is_of_batch"]

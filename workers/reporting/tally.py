@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bus.history import Line
+from bus.export_format import Line
 from workers.reporting.facts import MOST_SAMPLES, Refusal, RefusalGroup
 from workers.reporting.texts import clipped
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from bus.errors import InputError, ViolationError
-from bus.history import header as header_of
+from bus.export_format import header as header_of
 from bus.partitions import root_of, status_of, whole_spec
 from bus.port import BatchInfo, BatchSpec, BatchStatus
 from bus.replay.lines import Footer, Header
