@@ -23,7 +23,7 @@ from typing import Final, TypeVar, cast
 
 from bus.errors import InputError
 from bus.types import BatchId
-from bus.values import BatchSpec, BatchStatus, Counters, Part
+from bus.values import BatchSpec, BatchStatus, Counters, PartOf
 
 __all__ = [
     "MOST_PARTS",
@@ -75,7 +75,7 @@ def share(amount: int, number: int, of: int) -> int:
     return amount // of + (number <= amount % of)
 
 
-def taken_by(part: Part | None, items: Sequence[T]) -> Sequence[T]:
+def taken_by(part: PartOf | None, items: Sequence[T]) -> Sequence[T]:
     """The runs of a part: dealt out one by one, since cases that stand together tend to cost alike. None: all."""
     return items if part is None else items[part.number - 1 :: part.of]
 
@@ -126,7 +126,7 @@ def _part(spec: BatchSpec, number: int, of: int) -> BatchSpec:
         max_in_flight=share(spec.max_in_flight, number, of),
         limits=limits,
         source=part_name(BatchId(spec.source), number) if spec.source else "",
-        part=Part(number, of, spec.intended, spec.quorum),
+        part=PartOf(number, of, spec.intended, spec.quorum),
     )
 
 

@@ -30,7 +30,7 @@ __all__ = [
     "Group",
     "Held",
     "Judgement",
-    "Part",
+    "PartOf",
     "Ref",
     "RunEnd",
     "RunRow",
@@ -96,7 +96,7 @@ class RunState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartOf:
     """Of which whole a batch is a part: see `bus.partitions`."""
 
     number: int
@@ -137,7 +137,7 @@ class BatchSpec:
     """Patterns of what is left out of a sealed workspace: a part of its tree's hash, whoever computes it."""
     source: str = ""
     """The closed batch whose sealed runs are scored anew here; then nothing is admitted, and no solver runs."""
-    part: Part | None = None
+    part: PartOf | None = None
     """For a part of a partitioned batch: of what."""
     first_of: int | None = None
     """Runs of the whole suite, of which this batch, or the whole of which it is a part, was given the first ones …"""
@@ -157,7 +157,7 @@ class BatchSpec:
         if fields.get("cases") is not None:
             fields["cases"] = tuple(fields["cases"])
         if fields.get("part") is not None:
-            fields["part"] = Part(**fields["part"])
+            fields["part"] = PartOf(**fields["part"])
         return cls(**fields)
 
 

@@ -15,7 +15,7 @@ from bus.partitions import is_part_of, part_name, put_back, root_of, share, spli
 from bus.port import BatchSpec, BatchStatus
 from bus.target import Target
 from bus.types import BatchId
-from bus.values import Part
+from bus.values import PartOf
 from tests.fleet import Stage, case, eventually, read_export
 from tests.parted import ROOT, RUNS, ended, parts_on, spec
 from workers.results.fetching import fetch_outcome
@@ -36,7 +36,7 @@ def test_shares_add_up_and_differ_by_one_at_most(amount: int, of: int) -> None:
 @given(st.lists(st.integers(), max_size=200), st.integers(1, 64))
 def test_every_run_is_in_one_part_and_each_has_as_many_as_it_declares(runs: list[int], of: int) -> None:
     """A planner admits what its part's share of the suite is, and drains when it has as many as were declared."""
-    parts = [taken_by(Part(number, of, len(runs), 1), runs) for number in range(1, of + 1)]
+    parts = [taken_by(PartOf(number, of, len(runs), 1), runs) for number in range(1, of + 1)]
     assert [len(part) for part in parts] == [share(len(runs), number, of) for number in range(1, of + 1)]
     assert sorted(run for part in parts for run in part) == sorted(runs)
     assert taken_by(None, runs) == runs

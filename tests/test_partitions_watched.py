@@ -14,7 +14,7 @@ from bus.errors import InputError
 from bus.partitions import split
 from bus.target import Target
 from bus.types import BatchId, RunId
-from bus.values import Part
+from bus.values import PartOf
 from tests.batches import P1, W2, Batch
 from tests.houses import open_house
 from tests.parted import ROOT, ended, parts_on, spec
@@ -201,7 +201,7 @@ async def test_serve_has_one_page_one_report_and_the_runs_of_all_partitions(serv
 
 async def test_the_stream_of_a_batch_in_partitions_tells_what_changes_in_any(server: Target, tmp_path: Path) -> None:
     """The other one is declared, and its runs end, while somebody follows."""
-    part = Part(1, 2, 5, 1)
+    part = PartOf(1, 2, 5, 1)
     async with open_house(server, tmp_path, runs=3, name="b.p1", part=part) as house:
         second = await Batch.open(server.address(), runs=2, name="b.p2", part=replace(part, number=2))
         try:
