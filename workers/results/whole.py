@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from bus.cluster import ServerBus
 from bus.errors import ViolationError
 from bus.partitions import MOST_PARTS, added, part_name, put_back, root_of, whole_spec
 from bus.port import BatchInfo, BatchSpec, BatchStatus, Counters, RunRow
-from bus.redis_bus import RedisBus
 from bus.snapshot import Snapshot
 from bus.tombstones import PrunedError
 from bus.types import BatchId, RunId
@@ -36,16 +36,6 @@ class _Looking(Protocol):
     """What of a bus it takes to find out what there is."""
 
     async def info(self, batch: BatchId) -> BatchInfo | None:
-        """See `bus.port.Bus`."""
-
-
-class _Reading(_Looking, Protocol):
-    """… and what it came to."""
-
-    async def of(self, batch: BatchId) -> RedisBus:
-        """The bus of the shard where a batch is."""
-
-    async def counters(self, batch: BatchId) -> Counters:
         """See `bus.port.Bus`."""
 
 
@@ -135,12 +125,12 @@ async def wholes(bus: _Looking, names: Collection[BatchId]) -> list[Whole]:
     return sorted(found, key=lambda whole: whole.info.spec.batch)
 
 
-async def counters_of(bus: _Reading, whole: Whole) -> Counters:
+async def counters_of(bus: ServerBus, whole: Whole) -> Counters:
     """Progress, of all parts together."""
     return together(whole, await counters_in(bus, whole))
 
 
-async def counters_in(bus: _Reading, whole: Whole) -> list[Counters]:
+async def counters_in(bus: ServerBus, whole: Whole) -> list[Counters]:
     """Progress in each of `whole.parts`."""
     return [await bus.counters(batch) for batch in whole.batches]
 
@@ -164,31 +154,26 @@ class Placed:
         return self.at.spec.batch
 
 
-async def runs_of(bus: _Reading, whole: Whole) -> dict[RunId, BatchInfo]:
+async def runs_of(bus: ServerBus, whole: Whole) -> dict[RunId, BatchInfo]:
     """Every run that there is so far, in the order of the suite, and the partition that has it."""
-    shares = []
-    for one in whole.parts:
-        name = one.spec.batch
-        shares.append([(run, one) for run in await (await bus.of(name)).run_ids(name)])
-    return dict(put_back(shares))
+    return dict(put_back([[(run, one) for run in await bus.run_ids(one.spec.batch)] for one in whole.parts]))
 
 
-async def rows_of(bus: _Reading, whole: Whole) -> list[Placed]:
+async def rows_of(bus: ServerBus, whole: Whole) -> list[Placed]:
     """Every run's, in the order of the suite, as if they had not been dealt out."""
-    shares = []
-    for one in whole.parts:
-        at, name = await bus.of(one.spec.batch), one.spec.batch
-        rows = await rows_with_held_loops(at, name, await at.run_ids(name))
-        shares.append([Placed(one, row) for row in rows])
-    return put_back(shares)
+    return put_back([[Placed(one, row) for row in await _rows_in(bus, one.spec.batch)] for one in whole.parts])
 
 
-async def parked_in(bus: _Reading, whole: Whole) -> list[Placed]:
+async def _rows_in(bus: ServerBus, batch: BatchId) -> list[RunRow]:
+    return await rows_with_held_loops(bus, batch, await bus.run_ids(batch))
+
+
+async def parked_in(bus: ServerBus, whole: Whole) -> list[Placed]:
     """The runs whose score waits for a person, by name."""
     found = []
     for one in whole.parts:
-        at, name = await bus.of(one.spec.batch), one.spec.batch
-        found += [Placed(one, row) for row in await at.rows(name, await at.parked(name))]
+        name = one.spec.batch
+        found += [Placed(one, row) for row in await bus.rows(name, await bus.parked(name))]
     return sorted(found, key=lambda placed: placed.row.run)
 
 
@@ -202,7 +187,7 @@ class Closing:
     """Run to what its solver or scorer said last, where it said anything."""
 
 
-async def closing_of(bus: _Reading, whole: Whole) -> Closing:
+async def closing_of(bus: ServerBus, whole: Whole) -> Closing:
     """For one that has ended. What all that waits for in the way of durability is waited for first.
 
     Raises ViolationError when a partition's rows do not give the snapshot under which it was closed: then the whole's
@@ -210,11 +195,10 @@ async def closing_of(bus: _Reading, whole: Whole) -> Closing:
     """
     rows: list[RunRow] = []
     for one in whole.parts:
-        at = await bus.of(one.spec.batch)
-        await at.confirm(one.spec.batch)  # or a number is quoted that the server may yet forget
-        found = await rows_with_held_loops(at, one.spec.batch, await at.run_ids(one.spec.batch))
+        await bus.confirm(one.spec.batch)  # or a number is quoted that the server may yet forget
+        found = await _rows_in(bus, one.spec.batch)
         if whole.is_partitioned:
-            await _check(at, one.spec, found)
+            await _check(bus, one.spec, found)
         rows += found
     counters = await counters_of(bus, whole)
     snapshot = Snapshot.from_rows(rows, whole.info.spec)
@@ -223,9 +207,9 @@ async def closing_of(bus: _Reading, whole: Whole) -> Closing:
     return Closing(counters, snapshot, {row.run: row.detail for row in rows if row.detail})
 
 
-async def _check(at: RedisBus, spec: BatchSpec, rows: list[RunRow]) -> None:
+async def _check(bus: ServerBus, spec: BatchSpec, rows: list[RunRow]) -> None:
     """A partition that ended below its quorum has no snapshot to be compared."""
-    counters = await at.counters(spec.batch)
+    counters = await bus.counters(spec.batch)
     given = Snapshot.from_rows(rows, spec).snapshot_id
     if counters.status is BatchStatus.CLOSED and given != counters.snapshot_id:
         raise ViolationError(f"batch {spec.batch} closed as {counters.snapshot_id}, but its rows give {given}")
