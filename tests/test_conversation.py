@@ -14,11 +14,12 @@ from bus.port import Bus, Ref
 from bus.types import Gen, LeaseId
 from tests.model_stage import SHORT, A, InMemory, ModelStage, Moment, OnServer, asked, settled, suite_of
 from tests.stage import BATCH, ONE_CASE
-from workers.conversation import Conversation, Over
+from workers.conversation import Conversation
 from workers.lab import Lab
 from workers.lease import Lease
 from workers.runtime import SystemRuntime
 from workers.solver_time import SolverTime
+from workers.verdict import Over
 
 IN_MEMORY = pytest.mark.parametrize("stage", ["memory"], indirect=True)
 """For what is decided in the worker alone."""

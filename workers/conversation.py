@@ -17,26 +17,26 @@ can swallow it.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn
 
 import structlog
 
-from bus.chain import EMPTY_HEAD, next_head
+from bus.chain import next_head
 from bus.errors import EvalbusError, InputError, MachineError
 from bus.port import Bus, Event, Receipt, Ref, Runtime
 from bus.types import Decision, Digest, Verb
 from workers.attendance import Attendance
 from workers.lease import Lease
+from workers.prefix import Prefix, event_json
 from workers.processes.machine import fault_of
-from workers.redaction import redacted
 from workers.solver_time import SolverTime
+from workers.verdict import Again, Broken, Over, Verdict
 
-__all__ = ["GIVEN_UP_BEFORE", "Again", "Answered", "Broken", "Conversation", "Over", "Place", "Verdict", "event_json"]
+__all__ = ["GIVEN_UP_BEFORE", "Conversation", "Place"]
 
 log = structlog.get_logger("evalbus.worker")
 
@@ -46,39 +46,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two looks at undos t
 GIVEN_UP_BEFORE: Final = "it was being given up already"
 """Why a conversation turns whose turn was begun and not finished."""
 
-_as_json = json.JSONEncoder(ensure_ascii=False).encode
-
 _inside: ContextVar[str] = ContextVar("evalbus_exchange", default="")
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The solver has answered, and all that it said is written."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Over:
-    """The run ends as this hole."""
-
-    why: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Again:
-    """The solver starts over: what it was told is given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """The bus failed under the solver's hands: that is no failure of the candidate's."""
-
-    error: EvalbusError
-
-
-Verdict: TypeAlias = Answered | Over | Again | Broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,37 +66,6 @@ class _Pending:
     receipt: Receipt | None = None
 
 
-def event_json(event: Mapping[str, object]) -> str:
-    """An event's payload, without the secrets that this process knows."""
-    text = _as_json(event)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:  # half of a surrogate pair: spelt out, since no server takes it as it is
-        text = json.dumps(event)
-    return redacted(text)
-
-
-def _parsed(payload: str) -> Mapping[str, Any]:
-    try:
-        event = json.loads(payload)
-    except ValueError:
-        event = None
-    return event if isinstance(event, dict) else {"kind": "unreadable"}
-
-
-def _request_of(event: Mapping[str, Any]) -> str | None:
-    """What was asked, by a digest; None for an event that answers nothing."""
-    match event.get("kind"):
-        case "model" | "tools":
-            return str(event.get("request"))
-        case "write":
-            return f"{event.get('path')}\n{event.get('digest')}"
-        case "note" | "lost" | "turned" | "restart":
-            return None
-        case kind:
-            return f"unknown {kind}"
-
-
 class Conversation:
     """See the module's text."""
 
@@ -145,25 +82,20 @@ class Conversation:
         self._begin([event.payload for event in prefix])
 
     def _begin(self, payloads: Sequence[str]) -> None:
-        self._events: list[Mapping[str, Any]] = []
-        self._at = 0
-        self._repeated = 0  # requests that were answered from the prefix
+        self._prefix = Prefix(payloads)
         self._fan_out = False  # a fan-out was announced and not joined: only the same one can stand next
         self._announced: str | None = None  # a call has the next place by its prompt's hash, and is not answered
-        self.head: Digest = EMPTY_HEAD
-        self.length = self._requests = self._writes = 0
-        for payload in payloads:
-            event = self._put(payload)
-            self._writes += event.get("kind") == "write"
+        self._writes = self._prefix.writes
 
-    def _put(self, payload: str) -> Mapping[str, Any]:
-        """An event that is written stands at the end."""
-        self.head = next_head(self.head, payload)
-        self.length += 1
-        event = _parsed(payload)
-        self._events.append(event)
-        self._requests += event.get("kind") in ("model", "tools")
-        return event
+    @property
+    def head(self) -> Digest:
+        """Of the chain of events that are written."""
+        return self._prefix.head
+
+    @property
+    def length(self) -> int:
+        """How many events are written."""
+        return self._prefix.length
 
     @classmethod
     async def open(
@@ -217,42 +149,32 @@ class Conversation:
     def start_over(self) -> None:
         """The solver begins again at its start."""
         self.verdict = asyncio.get_running_loop().create_future()
-        self._at = self._repeated = 0
+        self._prefix.start_over()
 
     # --- what the prefix says ----------------------------------------------------------------------------
-
-    def _next(self) -> int | None:
-        """The prefix's next request, or None when it has no more."""
-        for at in range(self._at, len(self._events)):
-            if _request_of(self._events[at]) is not None:
-                return at
-        return None
 
     @property
     def _is_live(self) -> bool:
         """Nothing stands between here and the next event."""
-        return self._next() is None and not self._fan_out and self._announced is None
+        return self._prefix.is_used_up and not self._fan_out and self._announced is None
 
     async def answered(self, kind: str, request: str) -> Mapping[str, Any] | None:
         """The event that answers this request already; None when it is to be made. In an `exchange`, or for a write.
 
         A request that differs from the prefix's turns the conversation.
         """
-        at = self._next()
-        if at is None and not (self._fan_out and kind != "tools"):
-            self._at = len(self._events)
+        event = self._prefix.answer(kind, request)
+        if event is not None:
+            return event
+        if self._prefix.is_used_up and not (self._fan_out and kind != "tools"):
+            self._prefix.pass_by()
             return None
-        if at is not None:
-            event = self._events[at]
-            if event.get("kind") == kind and _request_of(event) == request:
-                self._at, self._repeated = at + 1, self._repeated + 1
-                return event
         await self.diverge(f"it went another way: its next {kind} request is not the one that was recorded")
         return None
 
     async def diverge(self, why: str) -> None:
         """Turn, and start the solver over if it was told anything of what is given up."""
-        told = self._repeated
+        told = self._prefix.repeated
         await self.turn(why)
         if told:
             await self.leave(Again())
@@ -262,7 +184,7 @@ class Conversation:
 
         `why`: for the log, and for the hole when that cannot be undone.
         """
-        log.info("conversation.given_up", run=self.ref.run, at=self._at, why=why)
+        log.info("conversation.given_up", run=self.ref.run, at=self._prefix.at, why=why)
         payload = event_json({"kind": "turned", "abandoned": self.head})
         pause = _FIRST_PAUSE
         while True:
@@ -347,7 +269,7 @@ class Conversation:
 
     def step(self) -> str:
         """The name of the request that comes next: the same for each attempt at it."""
-        return f"{self.ref.run}~{self.ref.conversation}.{self._requests + 1}"
+        return f"{self.ref.run}~{self.ref.conversation}.{self._prefix.requests + 1}"
 
     def announced(self, request: str) -> None:
         """A model call may have the next place: until `committed`, nothing but its answer can stand there."""
@@ -356,7 +278,7 @@ class Conversation:
     def committed(self, payload: str) -> None:
         """Another step (`bind_call`, `join`) has written this event at the place."""
         self._announced, self._fan_out = None, False
-        self._add([payload])
+        self._prefix.add([payload])
 
     def rejoined(self) -> None:
         """The fan-out that was announced at this place is the one that is asked for now."""
@@ -373,12 +295,7 @@ class Conversation:
         decision = await self._bus.append(self.ref, self.head, self.length + 1, payloads, receipts)
         if not decision.applied:
             await self.lost(decision)
-        self._add(payloads)
-
-    def _add(self, payloads: Sequence[str]) -> None:
-        for payload in payloads:
-            self._put(payload)
-        self._at = len(self._events)
+        self._prefix.add(payloads)
 
     async def _flush(self) -> None:
         """Write what is pending, where nothing stands before it."""
@@ -395,7 +312,7 @@ class Conversation:
             await self.lost(decision)
         self._announced = None
         if decision.answer.get("head") == next_head(self.head, payload):
-            self._add([payload])
+            self._prefix.add([payload])
 
     # --- remarks and writes ------------------------------------------------------------------------------
 
@@ -403,9 +320,9 @@ class Conversation:
         """Write a remark, or find it in the prefix."""
         await self.attendance.check()
         payload = event_json({"kind": "note", "text": text})
-        if self._find_note(payload):
+        if self._prefix.find_note(payload):
             return
-        if self._at < len(self._events) and self._next() is None:
+        if self._prefix.is_used_up:
             self._pending += [_Pending(one) for one in self._restart()]
         self._pending.append(_Pending(payload))
         if self._lock.locked() and _inside.get() == self.ref.run:
@@ -413,19 +330,10 @@ class Conversation:
         async with self._lock, self._unbroken():
             await self._flush()
 
-    def _find_note(self, payload: str) -> bool:
-        upto = self._next()
-        for at in range(self._at, len(self._events) if upto is None else upto):
-            if event_json(self._events[at]) == payload:
-                self._at = at + 1
-                return True
-        return False
-
     def _restart(self) -> list[str]:
         """The event that ends an earlier attempt's remarks that this one does not repeat; none when there are none."""
-        left = any(event.get("kind") == "note" for event in self._events[self._at :])
-        kept, self._at = self._at, len(self._events)
-        return [event_json({"kind": "restart", "gen": self.ref.gen, "kept": kept})] if left else []
+        kept = self._prefix.at
+        return [event_json({"kind": "restart", "gen": self.ref.gen, "kept": kept})] if self._prefix.pass_by() else []
 
     async def wrote(self, path: str, digest: Digest) -> None:
         """Say what was put into the workspace, where that is fenced. The next event joins it."""
@@ -454,7 +362,7 @@ class Conversation:
         await self.attendance.check()
         async with self._lock:
             if self.attendance.is_present():
-                if self._next() is not None or self._fan_out:
+                if not self._prefix.is_used_up or self._fan_out:
                     await self.diverge("it went another way: it answered before it had asked for all that was recorded")
                 if self._announced is not None:
                     await self.lose()

@@ -28,13 +28,14 @@ from bus.values import ITS_OWN_DOING
 from workers.cases import Case
 from workers.catalogue import Served
 from workers.closing import Closable, forget_all_but
-from workers.conversation import Again, Answered, Broken, Conversation, Over, Verdict, event_json
+from workers.conversation import Conversation
 from workers.lease import Lease
 from workers.modelling.attempt import Site
 from workers.modelling.calls import ModelCalls
 from workers.modelling.model import Model
 from workers.modelling.plane import LimitsOf, ModelPlane
 from workers.modelling.table import other_model
+from workers.prefix import event_json
 from workers.processes.machine import Disks, fault_of, insisted, last_word
 from workers.processes.watchdog import OF_RUN
 from workers.programs import check_present
@@ -45,6 +46,7 @@ from workers.solving import Solver, SolverError, SolverTimeoutError, make_solver
 from workers.suite import Suite
 from workers.tools.serving import ToolsOf
 from workers.usercode import OWN_CANCELLATION
+from workers.verdict import Again, Answered, Broken, Over, Verdict
 from workers.workspace import Packed, TreeError, Workspace, directory_of, discard, make_directory, pack, prepare
 from workers.writes import FencedWorkspace
 

@@ -19,9 +19,10 @@ import structlog
 from bus.port import Bus, Chunk, ModelCall, ModelReply, Ref
 from bus.port_calls import JUDGE_DESK
 from bus.types import BatchId, Decision, Digest
-from workers.conversation import Broken, Over, Place, Verdict
+from workers.conversation import Place
 from workers.lease import Lease
 from workers.scoring import ScorerError
+from workers.verdict import Broken, Over, Verdict
 
 __all__ = ["Hearing", "JudgeError", "JudgeSteps"]
 

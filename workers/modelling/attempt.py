@@ -35,15 +35,17 @@ from bus.envelopes import MAX_PAYLOAD
 from bus.errors import EvalbusError
 from bus.port import Chunk, ModelCall, ModelReply, Runtime
 from bus.types import Decision, Digest, Verb
-from workers.conversation import GIVEN_UP_BEFORE, Over, event_json
+from workers.conversation import GIVEN_UP_BEFORE
 from workers.endpoints import Endpoint, EndpointError, Prepared, RateLimitedError, RefusedAnswerError, Reply, Stream
 from workers.modelling.metering import Meter
 from workers.modelling.model import Completion, reply_event
 from workers.modelling.party import CallBus, Party
 from workers.modelling.plane import ModelPlane
+from workers.prefix import event_json
 from workers.processes.machine import insisted
 from workers.redaction import redacted
 from workers.solver_time import SolverTime
+from workers.verdict import Over
 
 __all__ = ["Attempt", "Question", "Site", "TryAgain"]
 

@@ -17,12 +17,12 @@ from typing import Any
 import structlog
 
 from bus.types import Digest
-from workers.conversation import Broken, Over
 from workers.endpoints import EndpointError, UnusableError
 from workers.modelling.attempt import Attempt, Question, Site, TryAgain
 from workers.modelling.model import Completion
 from workers.processes.reach import Streak
 from workers.solver_time import SolverTime
+from workers.verdict import Broken, Over
 
 __all__ = ["ModelCalls"]
 

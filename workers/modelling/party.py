@@ -12,7 +12,8 @@ from typing import Any, NoReturn, Protocol
 
 from bus.port import Chunk, ModelCall, ModelReply, Ref
 from bus.types import BatchId, Decision, Digest
-from workers.conversation import Place, Verdict
+from workers.conversation import Place
+from workers.verdict import Verdict
 
 __all__ = ["CallBus", "Party"]
 

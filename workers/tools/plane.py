@@ -29,13 +29,15 @@ from bus.fences.join import window_of
 from bus.nearest import nearest
 from bus.port import BatchInfo, Bus, FanOut, Intent, IntentRow, IntentState, Runtime
 from bus.types import Decision, Digest, Verb
-from workers.conversation import Conversation, Over, Place, event_json
+from workers.conversation import Conversation, Place
+from workers.prefix import event_json
 from workers.tools.keys import wire_key
 from workers.tools.observing import observed
 from workers.tools.tables import ToolTable
 from workers.tools.text import LONGEST, json_of, shortened
 from workers.tools.values import Call, Observation, Order, ToolContext, ToolFailedError, call
 from workers.tools.waking import Wakings
+from workers.verdict import Over
 from workers.workspace import Workspace
 
 if TYPE_CHECKING:
