@@ -168,8 +168,8 @@ def added(spec: BatchSpec, parts: Sequence[Counters], of: int) -> Counters:
         return dict(sorted(found.items()))
 
     numbers = (
-        "cursor", "admitted", "running", "sealed", "scoring", "scored", "holes", "in_flight", "review", "spent",
-        "durable", "reserved", "estimated", "effects_open", "stuck", "workers", "scorers",
+        "cursor", "running", "sealed", "scoring", "scored", "holes", "in_flight", "review", "spent",
+        "durable", "reserved", "estimated", "effects_open", "stuck",
     )  # fmt: skip
     return Counters(
         status=status_of([one.status for one in parts], total("scored"), spec, of),

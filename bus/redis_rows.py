@@ -86,7 +86,6 @@ class Rows(Steps):
             intended=number("intended"),
             quorum=number("quorum"),
             cursor=number("cursor"),
-            admitted=number("cursor"),
             running=number("n:running"),
             sealed=number("n:sealed"),
             scoring=number("n:scoring"),

@@ -197,7 +197,7 @@ class Counters:
     intended: int
     quorum: int
     cursor: int
-    admitted: int
+    """Runs that were admitted, or abandoned: the next one stands there in the suite's order."""
     running: int
     sealed: int
     scoring: int
@@ -220,8 +220,11 @@ class Counters:
     """Intents that have not ended; the batch closes when there are none."""
     stuck: int = 0
     """Intents whose effect nobody knows and nobody can undo."""
-    workers: int = 0
-    scorers: int = 0
+
+    @property
+    def admitted(self) -> int:
+        """The cursor, to whoever looks on."""
+        return self.cursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,6 @@ def counters(status: BatchStatus, *, snapshot_id: str | None = None, scored: int
         intended=5,
         quorum=3,
         cursor=5,
-        admitted=5,
         running=0,
         sealed=0,
         scoring=0,

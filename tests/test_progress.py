@@ -21,7 +21,6 @@ def counters(done: int, *, intended: int = 40, holes: int = 0, status: BatchStat
         intended=intended,
         quorum=1,
         cursor=intended,
-        admitted=intended,
         running=3,
         sealed=2,
         scoring=1,

@@ -109,7 +109,7 @@ def figures(**told: int) -> Counters:
     """Counters of a batch that has spent 90 tokens."""
     own = {"spent": 90} | told
     return Counters(
-        status=BatchStatus.CLOSED, intended=1, quorum=1, cursor=1, admitted=1, running=0, sealed=0, scoring=0, scored=1,
+        status=BatchStatus.CLOSED, intended=1, quorum=1, cursor=1, running=0, sealed=0, scoring=0, scored=1,
         holes=0, in_flight=0, bins={}, hole_reasons={}, refusals={}, review=0, snapshot_id="s", **own,
     )  # fmt: skip
 

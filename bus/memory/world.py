@@ -70,7 +70,6 @@ class MemoryReader:
             intended=at.spec.intended,
             quorum=at.spec.quorum,
             cursor=at.cursor,
-            admitted=at.cursor,
             running=states[RunState.RUNNING],
             sealed=states[RunState.SEALED],
             scoring=states[RunState.SCORING],
