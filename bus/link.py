@@ -20,11 +20,12 @@ import structlog
 import tenacity
 
 from bus import failpoints
+from bus.calling import Command, call, call_together
 from bus.durability import LICENCES, Guarantee, guarantee_of
 from bus.errors import ReplyError, ServerUnreachable
 from bus.info import Info, parse_info
 from bus.port import Runtime
-from bus.scripts import Command, Script, call, call_together
+from bus.scripts import Script
 from bus.types import Decision, Durability
 from bus.wire import SILENCE, Address, Reply, Wire
 

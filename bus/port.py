@@ -1,8 +1,8 @@
 """The interface through which every role reaches the bus.
 
-Two buses stand behind it: the server with its scripts (`bus.redis_bus`), and in time the reference models composed in
-memory. The roles know neither: they get a `Bus` and a `Runtime` (clock, sleep, randomness) from outside, so the very
-same code can be run on a seeded scheduler in virtual time.
+Two buses stand behind it: the server with its scripts (`bus.redis_bus`), and the reference models composed in memory
+(`bus.memory`). The roles know neither: they get a `Bus` and a `Runtime` (clock, sleep, randomness) from outside, so the
+very same code can be run on a seeded scheduler in virtual time.
 
 Every method that changes state is one script: it is applied whole or not at all, recorded in the batch's history, and
 may be sent twice. A method raises `ServerUnreachable` only after its own patience has run out; until then it sends the

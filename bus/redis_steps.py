@@ -14,6 +14,7 @@ import structlog
 
 from bus.artifacts import ArtifactStore
 from bus.bell import Bell
+from bus.calling import flatten
 from bus.envelopes import Head, encode
 from bus.errors import ReplyError
 from bus.group_commit import GroupCommit
@@ -22,7 +23,7 @@ from bus.keys import BatchKeys, mark
 from bus.link import Door, Link
 from bus.port import Runtime
 from bus.port_calls import JUDGE_DESK, MODEL_DESK
-from bus.scripts import Script, flatten, script
+from bus.scripts import Script, script
 from bus.together import Together
 from bus.tombstones import Tombstone
 from bus.types import BatchId, Decision, Durability, Plane, RunId, Verb

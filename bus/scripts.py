@@ -1,4 +1,4 @@
-"""The scripts: found, expanded, named by content, called.
+"""The scripts: found, put together, named by content; `bus.calling` sends them.
 
 A script file is `lua/<fence>/<op>.lua` or `lua/run/<step>.lua` (the operation that is itself called `fence` stands in
 `do_fence.lua`, since `fence.lua` holds what the fence's operations share). Its header says what it is for and names
@@ -9,17 +9,10 @@ Steps about one run come in crowds: a worker that drives sixty-four runs seals m
 any number of commands of its kind for one batch, each decided by itself (`lua/include/many.lua`). A call of a script
 costs several times what one more command in it does. What stands above a line `--#each` is made once a call: tables
 that never change, and `ahead`, which reads in one command what all of them will ask for.
-
-Scripts are called by the digest of their text (EVALSHA), so workers of two releases can run side by side, each with
-its own, as long as both keep the same things in the keys (the changelog says when that changes). The first call of
-each script on a connection brings the text along, in the same write: nobody asks which scripts a server knows, nothing
-that a process does not call is put together, and no call is overtaken by those after it. A server that lost its script
-cache later (SCRIPT FLUSH) answers NOSCRIPT; then the text is loaded and the same call sent again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import re
@@ -29,40 +22,22 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import NamedTuple, cast
 
-from bus.errors import ReplyError, ViolationError
 from bus.shake import shake, strip
 from bus.shorthand_lua import lua_writer
-from bus.types import Decision, Verb
-from bus.wire import Reply, Wire
 
-__all__ = [
-    "Command",
-    "Script",
-    "all_scripts",
-    "call",
-    "call_together",
-    "expand",
-    "flatten",
-    "script",
-    "words_of",
-]
+__all__ = ["Script", "all_scripts", "expand", "parse", "script"]
 
 _INCLUDE = re.compile(r'^--#include "([a-z_/]+\.lua)"$', re.MULTILINE)
 _HEADER = re.compile(r"--\[\[ (?P<name>[a-z_.]+): (?P<title>.*?)\]\]", re.DOTALL)
 _SECTION = re.compile(r"^(WHY|KEYS|ARGV|RETURNS)\b", re.MULTILINE)
 _NUMBERED = re.compile(r"(?:^|\s)(\d+|\d+…)\s+([a-z_]+)")
 _SHEBANG = "#!lua\n"
-_VERBS = {verb.value: verb for verb in Verb}
 _OF_A_RUN = ("run", "transcript")
 """Keys that are another one's for each command of a call; all others are the batch's."""
 
 _SHORTHAND = "--#shorthand\n"  # where the writer of the short form is put in
 _EACH = "--#each\n"
-_ONE, _MANY = (str, bytes), (list, tuple)
-"""What a name stands for: one value, or any number of them."""
-
 _BODY, _END = "--#body", "--#end"  # where a script's own text stands while the included functions are sorted out
 
 
@@ -87,13 +62,6 @@ class Script:
     def recorded(self) -> bool:
         """Whether a call is a command, with an envelope and a record in a history. Those of `endpoint` only count."""
         return not self.name.startswith("endpoint.")
-
-
-class Command(NamedTuple):
-    """One of the commands that a call carries: its own keys, in the header's order, and its arguments."""
-
-    keys: tuple[str, ...]
-    argv: tuple[str | bytes, ...]
 
 
 def _own(name: str, keys: Sequence[str]) -> tuple[str, ...]:
@@ -242,104 +210,3 @@ def all_scripts(only: str | None = None) -> tuple[Script, ...]:
                 op = source.name.removesuffix(".lua").removeprefix("do_")
                 found.append(script(f"{folder.name}.{op}"))
     return tuple(found)
-
-
-def flatten(name: str, declared: tuple[str, ...], given: Mapping[str, object]) -> list[str | bytes]:
-    """The values of the `declared` names, in order, lists in place. Raises ValueError for others than are declared."""
-    if len(given) != len(declared):
-        raise ValueError(f"{name} takes {', '.join(declared)}, not {', '.join(given)}")
-    flat: list[str | bytes] = []
-    for item in declared:
-        many = item[-1] == "…"
-        value = given.get(item[:-1] if many else item)
-        if value is None:
-            raise ValueError(f"{name} takes {', '.join(declared)}, not {', '.join(given)}")
-        if not isinstance(value, _MANY if many else _ONE):
-            raise ValueError(f"{name} takes {item!r}: {'a list' if many else 'one value'}")
-        if many:
-            flat.extend(cast(Sequence[str], value))
-        else:
-            flat.append(cast(str, value))
-    return flat
-
-
-async def call(
-    wire: Wire, target: Script, keys: Mapping[str, object], argv: Mapping[str, object]
-) -> Decision | list[Decision]:
-    """Send one command, its keys and arguments by name, and read its decision. Raises ReplyError, ServerUnreachable."""
-    if target.own_keys:
-        shared = flatten(target.name, target.shared_keys, {name: keys.get(name) for name in target.shared_keys})
-        own = flatten(target.name, target.own_keys, {name: keys.get(name) for name in target.own_keys})
-        command = Command(cast(tuple[str, ...], tuple(own)), tuple(flatten(target.name, target.argv, argv)))
-        [answer] = await call_together(wire, target, cast(list[str], shared), [command])
-        if isinstance(answer, ReplyError):
-            raise answer
-        return answer
-    flat = flatten(target.name, target.keys, keys)
-    reply = await _evaluate(wire, target, [len(flat), *flat, *flatten(target.name, target.argv, argv)])
-    if not reply or isinstance(reply[0], list):
-        return [read_decision(target, one) for one in reply]
-    return read_decision(target, reply)
-
-
-def words_of(shared: Sequence[str], commands: Sequence[Command]) -> list[str | bytes | int]:
-    """What follows the digest in a call that carries `commands`; see `lua/include/many.lua`."""
-    own = [key for command in commands for key in command.keys]
-    counts = " ".join([str(len(command.argv)) for command in commands])
-    return [len(shared) + len(own), *shared, *own, counts, *[word for command in commands for word in command.argv]]
-
-
-async def call_together(
-    wire: Wire, target: Script, shared: Sequence[str], commands: Sequence[Command]
-) -> list[Decision | ReplyError]:
-    """Send several commands of one kind as one call; an answer each, in order. An error is that one command's own.
-
-    Raises ReplyError, ServerUnreachable for the call as a whole.
-    """
-    replies = await _evaluate(wire, target, words_of(shared, commands))
-    return [one if isinstance(one, ReplyError) else read_decision(target, one) for one in replies]
-
-
-async def _evaluate(wire: Wire, target: Script, tail: Sequence[str | bytes | int]) -> Reply:
-    loads = wire.loads[target.sha]
-    if not loads:
-        loads = wire.loads[target.sha] = 1
-        # Its answer is of no interest: where it failed, the call finds no script, and whoever loads it then says why.
-        wire.call("SCRIPT", "LOAD", target.text).add_done_callback(_forget)
-    try:
-        return await wire.call("EVALSHA", target.sha, *tail, text=True)
-    except ReplyError as error:
-        if error.code != "NOSCRIPT":
-            raise
-        return await _load_and_call(wire, target, loads, tail)
-
-
-def _forget(answer: asyncio.Future[Reply]) -> None:
-    if not answer.cancelled():
-        answer.exception()
-
-
-async def _load_and_call(wire: Wire, target: Script, loads: int, tail: Sequence[str | bytes | int]) -> Reply:
-    """Load the text and send the call again, both in one write, so that no flush comes between them.
-
-    Thousands of calls may meet NOSCRIPT at once. A connection is answered in order: whoever finds that the text was
-    sent on it after its own call (`loads` has grown since) need not send it again.
-    """
-    commands: list[Sequence[str | bytes | int]] = [("EVALSHA", target.sha, *tail)]
-    if wire.loads[target.sha] == loads:
-        wire.loads[target.sha] += 1
-        commands.insert(0, ("SCRIPT", "LOAD", target.text))
-    answers = await wire.calls(commands, text=True)
-    for answer in answers:
-        if isinstance(answer, Exception):
-            raise answer from None
-    return answers[-1]
-
-
-def read_decision(target: Script, reply: Reply) -> Decision:
-    """`[verb, reason, by, name, value, …]` as a Decision. An answer that the header does not admit is a bug: raises."""
-    verb, reason, by = reply[:3]
-    said = f"{verb} {reason}" if reason else verb
-    if said not in target.returns:
-        raise ViolationError(f"{target.name} answered {said!r}, which its header does not name")
-    return Decision(_VERBS[verb], reason or None, by, dict(zip(reply[3::2], reply[4::2], strict=True)))

@@ -11,9 +11,10 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from bus.calling import Command
 from bus.errors import ReplyError
 from bus.link import Link
-from bus.scripts import Command, Script
+from bus.scripts import Script
 from bus.types import Decision
 
 __all__ = ["Together"]

@@ -154,7 +154,7 @@ class Wire:
         self.server = ""
         """The run id of the server at the other end, once somebody has asked; another one after each restart."""
         self.loads: Counter[str] = Counter()
-        """How often each script's text was sent on this connection; see `bus.scripts`."""
+        """How often each script's text was sent on this connection; see `bus.calling`."""
         self.client_id: int | None = None
         """What the server calls this connection; None until it has said so, and where its user may not ask."""
         self._silence = silence

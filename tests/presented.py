@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bus.scripts import Command, Script, words_of
+from bus.calling import Command, words_of
+from bus.scripts import Script
 
 __all__ = ["evalsha"]
 

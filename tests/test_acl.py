@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from bus.acl import AclRole, key_patterns, rule, steps_of, user_name
+from bus.calling import call
 from bus.envelopes import encode
 from bus.errors import ReplyError
 from bus.fitness import check_fit
 from bus.held_loops import HeldLoop, held_loops, note_held_loop
 from bus.keys import BatchKeys, mark, registry
 from bus.redis_bus import RedisBus
-from bus.scripts import Script, call, script
+from bus.scripts import Script, script
 from bus.server import unix_url
 from bus.target import Target
 from bus.types import BatchId, Plane, RunId

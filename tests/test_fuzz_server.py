@@ -19,11 +19,12 @@ import msgpack
 import pytest
 from hypothesis import strategies as st
 
+from bus.calling import call
 from bus.envelopes import decode
 from bus.errors import ReplyError
 from bus.keys import BatchKeys
 from bus.port import BatchStatus, Group
-from bus.scripts import Script, all_scripts, call
+from bus.scripts import Script, all_scripts
 from bus.streams import fields_of
 from bus.target import Target
 from bus.types import ConsumerId, Plane

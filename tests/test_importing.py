@@ -21,6 +21,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from bus.calling import call
 from bus.chain import EMPTY_HEAD
 from bus.envelopes import encode
 from bus.errors import InputError, ReplyError, ServerUnreachable
@@ -32,7 +33,7 @@ from bus.port import BatchStatus, RunRow
 from bus.redis_bus import RedisBus
 from bus.replay.lines import Lines
 from bus.replay.telling import DiffersError, Told
-from bus.scripts import Script, all_scripts, call
+from bus.scripts import Script, all_scripts
 from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import BatchId, Gen, Plane

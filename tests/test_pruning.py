@@ -19,6 +19,7 @@ import pytest
 from rich.console import Console
 
 from bus.acl import AclRole, rule, user_name
+from bus.calling import Command
 from bus.chain import EMPTY_HEAD
 from bus.errors import InputError, ReplyError, ServerUnfit, ViolationError
 from bus.fitness import check_fit
@@ -28,7 +29,7 @@ from bus.port import Group, Held, Ref
 from bus.redis_bus import RedisBus
 from bus.retiring import Archived, clear, retire
 from bus.rights import COMMANDS, PRUNING
-from bus.scripts import Command, Script, all_scripts
+from bus.scripts import Script, all_scripts
 from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.tombstones import Tombstone

@@ -14,10 +14,11 @@ from importlib.resources import files
 import msgpack
 import pytest
 
+from bus.calling import call, read_decision
 from bus.contract import CONTRACT
 from bus.errors import ViolationError
 from bus.keys import BatchKeys, endpoint
-from bus.scripts import Script, all_scripts, call, expand, parse, read_decision, script
+from bus.scripts import Script, all_scripts, expand, parse, script
 from bus.target import Target
 from bus.types import BatchId, Plane, RunId, Verb
 from bus.wire import Wire

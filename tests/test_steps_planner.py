@@ -11,10 +11,11 @@ from dataclasses import replace
 
 import pytest
 
+from bus.calling import call
 from bus.errors import InputError
 from bus.port import BatchStatus, Group, Held, Ref
 from bus.redis_bus import RedisBus
-from bus.scripts import call, script
+from bus.scripts import script
 from bus.target import Target
 from bus.types import BatchId, EntryId, Gen, LeaseId, RunId, Verb
 from tests.batches import P1, W1, W2, Batch, FixedDoor, opened, refused

@@ -9,10 +9,11 @@ from typing import cast
 
 import pytest
 
+from bus.calling import Command
 from bus.errors import InputError, ReplyError
 from bus.link import Link
 from bus.port import Group
-from bus.scripts import Command, Script, expand, script
+from bus.scripts import Script, expand, script
 from bus.target import Target
 from bus.together import Together
 from bus.types import Decision, LeaseId, Verb
