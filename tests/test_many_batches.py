@@ -15,6 +15,7 @@ import structlog
 from bus.cluster import ShardedBus
 from bus.keys import SHARDS, shard_of
 from bus.memory.bus import MemoryBus, MemoryWorld
+from bus.memory.restart import Saved, go_back, saved
 from bus.port import BatchSpec, Entry, Group, Held, Ref
 from bus.redis_bus import RedisBus
 from bus.target import Target
@@ -251,6 +252,61 @@ async def test_batches_close_while_the_disk_has_none_of_them_yet(tmp_path: Path)
         bus.durable.set()
         await soon(planning)
     assert sorted(line["batch"] for line in logged if line["event"] == "batch.closed") == names(3)
+
+
+class Forgetful(MemoryBus):
+    """A planner's own, whose server dies before its disk has the first close, and is back without it."""
+
+    before: Saved | None = None
+    closes = 0
+    looked: asyncio.Event
+
+    async def batches(self) -> list[BatchId]:
+        """See Bus."""
+        if self.closes:
+            self.looked.set()
+        return await super().batches()
+
+    async def close(self, batch: BatchId, snapshot_id: str, accepted: int) -> Decision:
+        """See Bus."""
+        self.closes += 1
+        if self.closes == 1:
+            self.before = saved(self._world)
+        return await super().close(batch, snapshot_id, accepted)
+
+    async def confirm(self, batch: BatchId) -> None:
+        """See Bus. By then the planner has found that the batch has ended."""
+        await self.looked.wait()
+        if self.before is not None:
+            before, self.before = self.before, None
+            go_back(self._world, before)
+
+
+@pytest.mark.parametrize("is_its_only", [True, False], ids=["for-one-batch", "for-all"])
+async def test_a_close_that_the_server_has_lost_is_made_again_and_told_of_once(
+    tmp_path: Path, is_its_only: bool
+) -> None:
+    """The planner of one batch had ended by then, and the batch was open for ever; and its log told of a close."""
+    [name], runtime = names(1), SystemRuntime()
+    world, suite = MemoryWorld(runtime), make_suite(tmp_path / "suite", COMPARED, agent_DOT_py=SAYS)
+    bus, others = Forgetful(world, runtime), MemoryBus(world, runtime)
+    bus.looked = asyncio.Event()
+    assert (await bus.create(spec_of(suite, name))).applied
+    planner = Planner(bus, runtime, P, Catalogue(bus, only=name if is_its_only else None))
+    worker, scorer = Worker(others, runtime, W, tmp_path / "w"), ScorerRole(others, runtime, W, tmp_path / "s")
+    runs = Consumer(others, runtime, Group.WORKER, W, Catalogue(others), worker)
+    scores = Consumer(others, runtime, Group.SCORER, W, Catalogue(others), scorer)
+    with structlog.testing.capture_logs() as logged:
+        planning, *working = [asyncio.create_task(role.run()) for role in (planner, runs, scores)]
+        if not is_its_only:
+            await until(lambda: bus.closes == 2, "the second close")
+            planner.stop()
+        await soon(planning)
+        for role in (runs, scores):
+            role.stop()
+        await soon(asyncio.gather(*working))
+    told = [line["event"] for line in logged if line["event"].startswith(("batch.closed", "close."))]
+    assert (told, await bus.batches()) == (["close.lost", "batch.closed"], [])
 
 
 # --- what a catalogue does --------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from bus.at_once import all_of
-from bus.errors import EvalbusError
+from bus.errors import EvalbusError, InputError
 from bus.keys import RUNS_DESK
 from bus.port import BatchSpec, BatchStatus, Bus, Counters, Entry, Group, IntentState, Ref, RunState, Runtime
 from bus.port_calls import JUDGE_DESK, MODEL_DESK
@@ -114,6 +114,10 @@ class Planner:
         """Plan until stopped, or until the one batch that was asked for has ended. Raises EvalbusError."""
         try:
             await self._plan()
+            while self._confirming and not self._stopping.is_set():
+                await asyncio.gather(*self._confirming)
+                self._confirming.clear()
+                await self._plan()  # what its server has lost is to be closed again
             await asyncio.gather(*self._confirming)
         finally:
             for confirming in self._confirming:
@@ -354,4 +358,15 @@ class Planner:
     async def _tell(self, batch: BatchId, snapshot: str, decision: Decision) -> None:
         if decision.applied:
             await self._bus.confirm(batch)
+            # By another life of the server, maybe, or by another primary: neither need have heard of it.
+            if not await self._has_ended(batch):
+                log.warning("close.lost", batch=batch, snapshot=snapshot)
+                return
         log.info("batch.closed", batch=batch, snapshot=snapshot, decision=str(decision))
+
+    async def _has_ended(self, batch: BatchId) -> bool:
+        try:
+            info = await self._bus.info(batch)
+        except InputError:  # and was pruned since
+            return True
+        return info is not None and info.status.ended
