@@ -22,7 +22,7 @@ import pytest
 
 from bus.artifacts import ArtifactStore, DirectoryArtifacts
 from bus.errors import ArtifactNotFound, ArtifactUnreachable, MachineError, ProcessSpent
-from bus.port import BatchStatus, Bus, Counters, Group
+from bus.port import BatchStatus, Bus, Counters, Group, RunState
 from bus.redis_bus import RedisBus
 from bus.rests import Resting as Resting_
 from bus.rests import Rests
@@ -32,7 +32,7 @@ from bus.types import BatchId, ConsumerId, Digest, Plane, RunId
 from tests.batches import FixedDoor
 from tests.fleet import Stage, eventually
 from tests.suites import MINIMAL, make_suite
-from tests.waiting import PATIENCE, until
+from tests.waiting import PATIENCE, soon, until
 from workers import archives, consumer, trees
 from workers.batch_spec import spec_of
 from workers.catalogue import Catalogue
@@ -416,6 +416,41 @@ async def test_what_machines_find_wrong_with_themselves_is_no_runs_doing(machine
     machines.start("scorer", ScorerRole)
     counters = await machines.closed()
     assert (counters.bins, counters.holes) == ({"pass": 1, "fail": 0}, 0)
+
+
+class _Hangs(Disks):
+    """A network's disk that answers nobody any more."""
+
+    looks = 0
+
+    def full(self) -> str:
+        """Not asked: it would hang here, too."""
+        return ""
+
+    async def recheck(self) -> None:
+        """For ever."""
+        self.looks += 1
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("looks", [1, 2], ids=["for-the-run", "for-itself-too"])
+async def test_who_is_stopped_while_it_looks_at_its_disk_hands_back_what_it_held(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """A disk that hangs is what it is stopped for, and the look takes a lease time: the run was left as by a death.
+
+    The next one, before it takes another, took for ever.
+    """
+    if looks == 2:
+        monkeypatch.setattr(Resting, "seconds", 0.0)
+    await machines.declare(PLAIN.replace("300ms", "60s"), FILLS, CASES.splitlines(keepends=True)[0])
+    disks = _Hangs([])
+    broken = machines.start("broken", Worker, disks=disks)
+    await until(lambda: disks.looks == looks, "its look at the disk")
+    broken.stop()
+    await soon(machines.tasks[-1])
+    [row] = await machines.buses[0].rows(BATCH, [RunId("c0#1")])
+    assert (row.state, row.attempts) == (RunState.QUEUED, 0)
 
 
 async def test_the_only_machine_ends_a_run_that_it_cannot_do_behind_all_others(

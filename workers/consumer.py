@@ -202,7 +202,7 @@ class Consumer:
         """Whether this machine takes nothing now."""
         resting = self._resting
         if resting.is_on and not resting.seconds:
-            await resting.look()
+            await unless(self._stopping, resting.look())  # it may take for ever
             if resting.is_on:
                 self._failure = self._failure or spent()
         if not resting.is_on and (why := self._full_disk()):
@@ -305,8 +305,13 @@ class Consumer:
         if fault.recheck is None and self._disks is not None:
             fault.recheck = self._disks.recheck
         log.warning("machine.unfit", batch=entry.batch, run=entry.run, why=str(fault))
-        is_why = await self._resting.begin(fault, lease.served.lease)
-        await _look(fault, lease.served.lease)
+        try:
+            is_why = await self._resting.begin(fault, lease.served.lease)
+            await _look(fault, lease.served.lease)
+        except asyncio.CancelledError:  # a disk that hangs is what machines are stopped for
+            if not lease.fenced:
+                await self._give_back(lease)
+            raise
         if not await self._give_back(lease, fault) and is_why:
             await self._resting.end()
 
