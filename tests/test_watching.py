@@ -186,7 +186,7 @@ CASES = {
     "a holder is silent": Case({"running": 1}, "Silent for longer than a lease of 1.0 s", silent_ms=1_500),
     "nobody works": Case({}, "It waits for a worker", silent_ms=None),
     "nobody scores": Case({"sealed": 4}, "It waits for a scorer", silent_ms=None),
-    "nobody plans": Case({"admitted": 0}, "It waits for a planner", silent_ms=None),
+    "nobody plans": Case({"cursor": 0}, "It waits for a planner", silent_ms=None),
     "the quorum is out of reach": Case({"running": 1, "holes": 3}, "The quorum of 2 can no longer be reached"),
     "a score waits for a person": Case({"running": 1, "review": 1}, "1 score waits for a person: evalbus review b"),
     "an effect is stuck": Case({"running": 1, "stuck": 2, "effects_open": 2}, "2 calls of tools are stuck"),
