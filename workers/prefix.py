@@ -14,7 +14,7 @@ from bus.chain import EMPTY_HEAD, next_head
 from bus.types import Digest
 from workers.redaction import redacted
 
-__all__ = ["Prefix", "event_json"]
+__all__ = ["Prefix", "event_json", "event_of"]
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -41,7 +41,7 @@ class Prefix:
     def _put(self, payload: str) -> None:
         self.head = next_head(self.head, payload)
         self.length += 1
-        event = _parsed(payload)
+        event = event_of(payload)
         self._events.append(event)
         kind = event.get("kind")
         self.requests += kind in ("model", "tools")
@@ -105,7 +105,8 @@ def event_json(event: Mapping[str, object]) -> str:
     return redacted(text)
 
 
-def _parsed(payload: str) -> Mapping[str, Any]:
+def event_of(payload: str) -> Mapping[str, Any]:
+    """An event of a transcript; of the kind `unreadable` where it is no JSON object."""
     try:
         event = json.loads(payload)
     except ValueError:

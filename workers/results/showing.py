@@ -27,6 +27,7 @@ from workers.explaining.reading import run_named
 from workers.files import write_whole
 from workers.inspecting.shown import explained, sample_shown
 from workers.naming import batch_name
+from workers.prefix import event_of
 from workers.processes.held_loops import rows_with_held_loops
 from workers.rescoring import origin_of
 from workers.results.columns import columns_on, without_empty_end
@@ -43,7 +44,6 @@ __all__ = [
     "Shown",
     "cases_of",
     "check_only",
-    "event_of",
     "in_full",
     "show_batch",
     "show_run",
@@ -274,15 +274,6 @@ def unpacked(shown: Shown) -> Shown:
         return shown
     case = shown.case or Case(shown.run.rpartition("#")[0], sample.input, sample.target, sample.metadata)
     return replace(shown, case=case, answer=sample.answer, events=[*sample.said, *shown.events[-1:]])
-
-
-def event_of(payload: str) -> Mapping[str, Any]:
-    """An event of a transcript; of the kind `unreadable` where it is no JSON object."""
-    try:
-        event = json.loads(payload)
-    except ValueError:
-        return {"kind": "unreadable"}
-    return event if isinstance(event, dict) else {"kind": "unreadable"}
 
 
 def _table(found: Sequence[Shown]) -> list[list[str]]:

@@ -18,8 +18,9 @@ from bus.replay.telling import Told
 from bus.types import BatchId, Digest, RunId
 from workers.explaining.reading import run_named
 from workers.histories.history_files import LONGEST_LINE, files_of, name_of, reading
+from workers.prefix import event_of
 from workers.results.beside import Side
-from workers.results.showing import AT_SOURCE, Cases, Shown, cases_of, check_only, event_of, in_full, tell, unpacked
+from workers.results.showing import AT_SOURCE, Cases, Shown, cases_of, check_only, in_full, tell, unpacked
 
 if TYPE_CHECKING:
     from rich.console import Console
