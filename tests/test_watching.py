@@ -20,11 +20,11 @@ from bus.types import BatchId
 from tests.batches import S1, W2, Batch, opened
 from tests.tool_calls import Tools
 from tests.waiting import soon, until
-from workers.results.progress import Glance
+from workers.results.progress import Glance, state_of
 from workers.watching.feed import Feed, Moment
 from workers.watching.looking import Watcher
 from workers.watching.tail import Tail
-from workers.watching.view import Hold, clock, left, per_minute, seconds, state_of
+from workers.watching.view import Hold, clock, left, per_minute, seconds
 
 # --- the view ---------------------------------------------------------------------------------------------
 

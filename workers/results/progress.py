@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
 
-__all__ = ["NOT_YET", "Glance", "Pace", "Progress", "refused_of"]
+__all__ = ["NOT_YET", "Glance", "Pace", "Progress", "refused_of", "state_of"]
 
 _QUIET_SECONDS: Final = 5.0
 """A plain line at most so often: an hour's log is 720 lines."""
@@ -43,6 +43,15 @@ NOT_YET: Final = ("backpressure", "bound_full", "capacity")
 def refused_of(counters: Counters) -> int:
     """How many refusals there were, without those for want of room."""
     return sum(count for why, count in counters.refusals.items() if why not in NOT_YET)
+
+
+def state_of(counters: Counters) -> str:
+    """`open`, then `closing` when all runs have ended, then the end: `closed` or `inconclusive`.
+
+    `open` also when all have been admitted, which a small batch's are at once: `drained` would sound like its end.
+    """
+    is_closing = not counters.status.ended and counters.scored + counters.holes == counters.intended
+    return "closing" if is_closing else counters.status.shown
 
 
 class Pace:
@@ -80,6 +89,8 @@ class Glance:
     """The batch at one moment, as it is shown."""
 
     status: BatchStatus
+    phase: str
+    """As `state_of`."""
     intended: int
     done: int
     running: int
@@ -99,6 +110,7 @@ class Glance:
         """Sum up what the batch's hash says."""
         return cls(
             status=counters.status,
+            phase=state_of(counters),
             intended=counters.intended,
             done=counters.scored + counters.holes,
             running=counters.running,
@@ -110,15 +122,6 @@ class Glance:
             scorers=scorers,
             seconds_left=seconds_left,
         )
-
-    @property
-    def phase(self) -> str:
-        """`open`, then `closing` when all runs have ended, then the end.
-
-        Also when all have been admitted, which a small batch's are at once: `drained` would sound like its end.
-        """
-        is_closing = not self.status.ended and self.done == self.intended
-        return "closing" if is_closing else self.status.shown
 
     @property
     def left(self) -> str:

@@ -15,9 +15,8 @@ from workers.processes.rests import rests_of
 from workers.results.columns import columns_on
 from workers.results.fetching import fetch_outcome
 from workers.results.outcome import render
-from workers.results.progress import refused_of
+from workers.results.progress import refused_of, state_of
 from workers.results.whole import Whole, counters_of, parked_in, rows_of, whole_of, wholes
-from workers.watching.view import state_of
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -25,10 +25,10 @@ from bus.types import BatchId, RunId
 from workers.brief import brief
 from workers.results.fetching import existing, fetch_outcome
 from workers.results.outcome import Outcome
-from workers.results.progress import Glance, Pace, refused_of
+from workers.results.progress import Glance, Pace, refused_of, state_of
 from workers.results.whole import Whole, counters_in, counters_of, together, wholes
 from workers.watching.tail import Tail, newest
-from workers.watching.view import Brief, Doubt, Hold, Partition, View, state_of
+from workers.watching.view import Brief, Doubt, Hold, Partition, View
 
 __all__ = ["Watcher"]
 

@@ -18,7 +18,7 @@ from bus.types import BatchId, Plane, RunId
 from workers.brief import brief
 from workers.processes.held_loops import places_of
 from workers.results.outcome import Outcome
-from workers.results.progress import Glance
+from workers.results.progress import Glance, state_of
 
 __all__ = [
     "Brief",
@@ -34,7 +34,6 @@ __all__ = [
     "per_minute",
     "seconds",
     "sorted_counts",
-    "state_of",
 ]
 
 
@@ -290,12 +289,6 @@ def _queued(view: View) -> int:
 
 def _runs(count: int, one: str, more: str) -> str:
     return f"1 score {one}" if count == 1 else f"{count} scores {more}"
-
-
-def state_of(counters: Counters) -> str:
-    """`open`, `closing`, `closed` or `inconclusive`."""
-    is_closing = not counters.status.ended and counters.scored + counters.holes == counters.intended
-    return "closing" if is_closing else counters.status.shown
 
 
 def sorted_counts(counts: Mapping[str, int]) -> list[tuple[str, int]]:
