@@ -107,6 +107,24 @@ async def test_a_call_that_its_worker_did_not_survive_is_lost_and_made_anew(stag
     assert counters.durable == lab.counts.model.billed // 2
 
 
+async def test_a_call_that_was_under_way_does_not_make_those_before_it_be_asked_again(
+    stage: ModelStage, lab: Lab
+) -> None:
+    """Killed in its second call: its place is lost, and the first answer is still told from the transcript."""
+    await stage.declare(suite_of(lab, lease=SHORT), agent_DOT_py=ASKS_TWICE, cases_DOT_jsonl=ONE_CASE)
+    stage.planner()
+    first = stage.worker(Moment("after", "open_call"), Moment("after", "open_call"))
+    await first.halted()
+    first.bus.resume()
+    await first.halted()
+    stage.worker()
+    stage.scorer()
+    counters = await stage.closed()
+    assert await stage.kinds_of(A) == ["model", "lost", "model", "answer"]
+    assert asked(lab) == 2
+    settled(counters, lab)
+
+
 async def test_a_run_asks_one_question_at_a_time(stage: ModelStage, lab: Lab) -> None:
     """Several at once are asked in the order in which they came: a successor finds them in that order."""
     code = (
