@@ -18,11 +18,11 @@ from tests.batches import Batch, FixedDoor
 from tests.waiting import soon
 from workers.listening import listen
 from workers.runtime import SystemRuntime
+from workers.serving import serve
 from workers.watching.guard import Guard, Keyring
 from workers.watching.looking import Watcher
 from workers.watching.pages import Site
 from workers.watching.reports import Reports
-from workers.watching.serving import serve
 from workers.watching.web import Web
 
 

@@ -29,8 +29,8 @@ from tests.fleet import Stage, eventually
 from tests.houses import House, open_house
 from tests.servers import RealServer, running
 from tests.waiting import PATIENCE, soon, until
+from workers import serving as listening
 from workers.listening import listen
-from workers.watching import serving as listening
 from workers.watching.guard import Guard, Keyring, is_loopback
 
 TOKEN = "correct-horse-battery"  # noqa: S105 - of a server that lives for a second

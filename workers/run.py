@@ -61,6 +61,7 @@ class Run:
     note: Note = _nowhere
     """`await run.note(text)` adds an event to the run's transcript, where it stays whatever becomes of the run."""
     model: Model = _NO_MODEL
-    """`await run.model.complete(messages)` asks the suite's model; see `workers.modelling.model`."""
+    """`await run.model.complete(messages)` asks the suite's model; see `workers.modelling.model`. A client of your own
+    asks it at `run.model.base_url`."""
     tools: Tools = _NO_TOOLS
     """The suite's tools; see `workers.tools`."""

@@ -9,6 +9,7 @@ The overall time of a run is the worker's to keep; a command's own limits are ke
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -127,14 +128,16 @@ class _CommandSolver:
         # Beside the workspace, not in it: that is sealed, and the prompt is not the candidate's work.
         prompt_file = run.workspace.path.with_name(f"{run.workspace.path.name}.prompt")
         values = {**run.workspace.values, "prompt_file": str(prompt_file)}
+        way = self._way_to_the_model(run)
         try:
             prompt_file.write_bytes(prompt)
             finished = await run_limited(
                 fill(command, values),
                 cwd=run.workspace.path,
                 stdin=prompt if self.table.stdin else b"",
-                env={**suite_environment(values), **passed_on(self.table.env)},
-                timeout=self.suite.timeout,
+                env={**suite_environment(values), **way, **passed_on(self.table.env)},
+                # Who asks the model may have to wait for room, which does not count: the worker's clock knows of it.
+                timeout=math.inf if way else self.suite.timeout,
                 limits=self.suite.limits.of_commands,
             )
         except CommandError as error:
@@ -153,6 +156,12 @@ class _CommandSolver:
         except UnicodeDecodeError as error:
             raise SolverError(f"{command[0]}: its output is not UTF-8 (byte {error.start})") from None
         return answer.removesuffix("\n")
+
+    def _way_to_the_model(self, run: Run) -> dict[str, str]:
+        """By which a client that knows nothing of evalbus asks it; none where the suite names variables of its own."""
+        if self.suite.model is None or any(name.startswith("OPENAI_") for name in self.table.env):
+            return {}
+        return run.model.environment
 
 
 def _text(answer: str) -> str:

@@ -104,7 +104,8 @@ class SolverTable(Table):
     stdin: Flag = True
     """Whether a command gets the case's input on standard input."""
     env: Variables = ()
-    """Names of the worker's environment variables that a command gets to see, such as an API key."""
+    """Names of the worker's environment variables that a command gets to see, such as an API key. One that begins with
+    `OPENAI_` leads past `[model]`: then the command is not given the way to it."""
 
     @model_validator(mode="after")
     def _one(self) -> SolverTable:

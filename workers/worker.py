@@ -32,6 +32,7 @@ from workers.conversation import Conversation
 from workers.lease import Lease
 from workers.modelling.attempt import Site
 from workers.modelling.calls import ModelCalls
+from workers.modelling.gateway import Gateway
 from workers.modelling.model import Model
 from workers.modelling.plane import LimitsOf, ModelPlane
 from workers.modelling.table import other_model
@@ -97,6 +98,7 @@ class Worker:
         self._machine = machine or name
         self._solvers: dict[Digest, Solver] = {}
         self._planes: dict[Digest, ModelPlane] = {}
+        self._gateway = Gateway()
 
     def prepare(self, suite: Suite, spec: BatchSpec) -> None:
         """Import the suite's solver, which may take its time; see that the model is the batch's. Raises InputError."""
@@ -143,6 +145,7 @@ class Worker:
 
     async def aclose(self) -> None:
         """Close the connections to endpoints, and what solvers have open."""
+        await self._gateway.aclose()
         for one in self.forget_all_but(()):
             await one.aclose()
 
@@ -203,9 +206,10 @@ class Worker:
             workspace=workspace,
             note=conversation.note,
         )
-        calls = self._calls(served, conversation, time)
-        if calls is not None and suite.model is not None:
-            run = replace(run, model=Model(calls, suite.model.api))
+        calls, door = self._calls(served, conversation, time), None
+        if calls is not None:
+            door = self._gateway.door(Model(calls, calls.api), calls.name, verdict)
+            run = replace(run, model=Model(calls, calls.api, door))
         if self._tools_of is not None and suite.tools:
             run = replace(run, tools=self._tools_of(served, conversation, workspace))
 
@@ -234,6 +238,8 @@ class Worker:
         try:
             return await self._awaited(verdict, time, suite.timeout)
         finally:
+            if door is not None:
+                door.shut()
             if not task.done() or conversation.attendance.is_asked:
                 await asyncio.gather(_end(task), conversation.attendance.dismiss())
             else:
@@ -243,7 +249,7 @@ class Worker:
 
     def _calls(self, served: Served, conversation: Conversation, time: SolverTime) -> ModelCalls | None:
         plane = self._planes.get(served.suite.digest)
-        if served.suite.model is None or plane is None:
+        if plane is None:
             return None
         return ModelCalls(Site(self._bus, self._runtime, conversation, plane, time))
 

@@ -39,6 +39,16 @@ class ModelCalls:
         """`site`: where the run's calls are made from."""
         self._site, self._plane = site, site.plane
 
+    @property
+    def api(self) -> str:
+        """Of the suite's table."""
+        return self._plane.table.api
+
+    @property
+    def name(self) -> str:
+        """The model's, at its endpoint."""
+        return self._plane.target.name
+
     def default(self, name: str) -> object:
         """What the suite says of a parameter."""
         return getattr(self._plane.table, name)

@@ -18,7 +18,7 @@ from bus.errors import InputError
 from workers.endpoints import Reply, ToolCall, Usage
 from workers.modelling.table import MOST_TOKENS
 
-__all__ = ["Asker", "Completion", "Missing", "Model", "reply_event"]
+__all__ = ["Asker", "Completion", "Entrance", "Missing", "Model", "WayIn", "reply_event"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ class Completion:
     """What the endpoint says that it ran."""
     fingerprint: str = ""
     """Its `system_fingerprint`, where it gives one."""
+    id: str = ""
+    """The endpoint's name of this answer."""
 
     @property
     def message(self) -> dict[str, object]:
@@ -57,6 +59,7 @@ class Completion:
             usage=Usage(**event["usage"]),
             model=reply["model"],
             fingerprint=reply.get("fingerprint", ""),
+            id=reply.get("id", ""),
         )
 
 
@@ -87,12 +90,74 @@ class Asker(Protocol):
         """What the suite says of a parameter."""
 
 
-class Model:
-    """One run's model. Calls of one run are made one after another, in the order in which they were asked for."""
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """Where a client that speaks OpenAI's API asks a run's model (`workers.modelling.gateway`)."""
 
-    def __init__(self, asker: Asker, api: str) -> None:
+    base_url: str
+    """Up to and with `/v1`."""
+    api_key: str
+    name: str
+    """Of the model, as the client must call it."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The same as the variables in which such clients look for it; the name is in `EVALBUS_MODEL`."""
+        urls = dict.fromkeys(("OPENAI_BASE_URL", "OPENAI_API_BASE"), self.base_url)
+        return {**urls, "OPENAI_API_KEY": self.api_key, "EVALBUS_MODEL": self.name}
+
+
+class Entrance(Protocol):
+    """What gives one attempt at a run its way in: `workers.modelling.gateway.Door`."""
+
+    def open(self) -> WayIn:
+        """The way in, from any thread; the same each time."""
+
+
+class Missing:
+    """What stands in a run for something that its suite does not declare: any use of it says so."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        """`what` as the solver writes it, such as `run.model`."""
+        self._said = f"{what} is not there: {remedy}"
+
+    def __getattr__(self, _name: str) -> Any:  # noqa: ANN401 - it never returns
+        """Raise RuntimeError, which names the remedy."""
+        raise RuntimeError(self._said)
+
+
+_NO_WAY_IN: Any = Missing("a way in", "only a worker gives one, to a solver")
+
+
+class Model:
+    """One run's model. Calls of one run are made one after another, in the order in which they were asked for.
+
+    A client of one's own, or a program, asks it under `base_url` with `api_key`: the same call, by another way.
+    """
+
+    def __init__(self, asker: Asker, api: str, entrance: Entrance = _NO_WAY_IN) -> None:
         """`api`: of the suite's table."""
-        self._asker, self._api = asker, api
+        self._asker, self._api, self._entrance = asker, api, entrance
+
+    @property
+    def base_url(self) -> str:
+        """Where OpenAI's API is spoken for this run, up to and with `/v1`."""
+        return self._entrance.open().base_url
+
+    @property
+    def api_key(self) -> str:
+        """This attempt's key to it: nobody else's, and worth nothing when the attempt is over."""
+        return self._entrance.open().api_key
+
+    @property
+    def name(self) -> str:
+        """The model's name at its endpoint."""
+        return self._entrance.open().name
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The same for a program: `OPENAI_BASE_URL`, `OPENAI_API_BASE`, `OPENAI_API_KEY`, `EVALBUS_MODEL`."""
+        return self._entrance.open().environment
 
     async def complete(
         self,
@@ -153,15 +218,3 @@ def in_words_of(api: str, params: Mapping[str, object]) -> dict[str, object]:
     """Parameters under the names that the API has for them."""
     renamed = {"stop": "stop_sequences"} if api == "anthropic" else {}
     return {renamed.get(name, name): value for name, value in params.items()}
-
-
-class Missing:
-    """What stands in a run for something that its suite does not declare: any use of it says so."""
-
-    def __init__(self, what: str, remedy: str) -> None:
-        """`what` as the solver writes it, such as `run.model`."""
-        self._said = f"{what} is not there: {remedy}"
-
-    def __getattr__(self, _name: str) -> Any:  # noqa: ANN401 - it never returns
-        """Raise RuntimeError, which names the remedy."""
-        raise RuntimeError(self._said)

@@ -13,6 +13,5 @@ answers nothing but GET and HEAD.
     guard     who may ask the web server, and for what
     reports   the report of a batch that has ended, made once
     web       addresses → pages and streams
-    serving   listening, and stopping at once
     command   the two commands
 """

@@ -63,10 +63,10 @@ async def look_on(bus: ServerBus, batch: BatchId | None, server: str, archive: P
 async def serve_batches(bus: ServerBus, options: ServeOptions) -> None:
     """Print the address as the first line, and serve until SIGINT or SIGTERM. Raises InputError."""
     from workers.listening import listen  # noqa: PLC0415
+    from workers.serving import serve  # noqa: PLC0415
     from workers.watching.guard import Guard, Keyring, is_loopback  # noqa: PLC0415 - likewise
     from workers.watching.pages import Site, batch_path  # noqa: PLC0415
     from workers.watching.reports import Reports  # noqa: PLC0415
-    from workers.watching.serving import serve  # noqa: PLC0415
     from workers.watching.web import Web  # noqa: PLC0415
 
     watcher = Watcher(bus, options.archive)
