@@ -76,6 +76,26 @@ def test_a_thousand_runs_that_had_to_pass_are_not_a_thousand_names() -> None:
     assert why == "must pass, and did not: a#1 fail, a#2 fail, a#3 fail, a#4 fail, a#5 fail and 3 more"
 
 
+def test_a_floor_that_was_left_out_is_undecided_unless_another_case_failed() -> None:
+    """A batch of some of the suite's cases: that one of them must pass is not met by leaving it out, nor an error."""
+
+    def of(**bins: str) -> GateVerdict:
+        one = found({f"{case}#1": bin_ for case, bin_ in bins.items()}, gate={"must_pass": ["a", "c"]})
+        return judge(one, None, GateOptions()).outcome.gate
+
+    one = of(a="pass", b="fail")
+    assert (one.word, one.exit_code, one.why) == (
+        GateWord.UNDECIDED,
+        3,
+        ("must pass, and not among the batch's cases: c",),
+    )
+    assert (one.lines[0].measured, one.lines[0].bound, one.lines[0].verdict) == ("1 of 2", "all 2", "undecided")
+    assert of(b="pass").lines[0].measured == "0 of 2"
+    failed = of(a="fail")
+    assert (failed.word, failed.lines[0].measured) == (GateWord.FAILED, "0 of 2")
+    assert failed.why == ("must pass, and did not: a#1 fail; must pass, and not among the batch's cases: c",)
+
+
 def test_a_case_that_is_not_there_is_asked_back() -> None:
     """A misspelt floor would be no floor."""
     with pytest.raises(InputError, match=r"batch 'nightly' has no case 'csv_lime' \(did you mean 'csv_line'\?\)"):

@@ -49,6 +49,8 @@ def test_what_passed_is_a_notice_with_its_number_and_what_is_undecided_an_error(
     assert github.annotated(judged(found(BINS), min_pass_rate=0.5).outcome) == [
         "::notice title=evalbus gate passed::nightly: 1 of 2 scored runs passed, 0.5000"
     ]
+    (some,) = github.annotated(replace(judged(found(BINS)).outcome, first_of=46))
+    assert some.endswith("1 of 2 scored runs passed, 0.5000 (2 runs, the first of the suite's 46)")
     assert github.annotated(judged(found(BINS, status=BatchStatus.OPEN)).outcome) == [
         "::error title=evalbus gate undecided::nightly: the batch is open: 2 of 2 runs have ended"
     ]
@@ -123,6 +125,7 @@ def test_the_summary_has_the_rules_the_number_the_table_and_what_did_not_pass(tm
     assert "| c&#35;1 | no score&#58; poison | it died |  |" in rows
     assert "| x | 2 | 1 | 2 | 0.5000 |" in next(row for row in rows if row.startswith("| x"))
     assert "### 2 runs did not pass" in text
+    assert "### 1 run did not pass" in github.summary(judge(found(BINS), None, GateOptions()).found, None)
 
 
 def test_cases_that_changed_are_named_on_the_screen_in_the_figures_and_in_the_summary(tmp_path: Path) -> None:

@@ -139,7 +139,8 @@ async def test_the_first_cases_alone_are_a_batch_that_goes_on_and_is_scored_anew
         done = await stage.call(*run, *limit)
         assert done.code == 0 and "closed, 2 runs, the first of the suite's 12\n" in done.out, done.out
         told = _read(stage.root / "few.json")
-        assert (told["intended"], told["runs"]) == (2, {run: RUNS[run] for run in ("c0#1", "c0#2")})
+        assert (told["intended"], told["suite_runs"]) == (2, 12)
+        assert told["runs"] == {run: RUNS[run] for run in ("c0#1", "c0#2")}
     assert (await stage.call(*run, "--limit", 2)).complaint.startswith(
         "batch 'few' has 2 runs, not 4 (leave --limit and --case out"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,18 @@ def test_a_frozen_one_can_be_frozen_again_to_the_same_bytes(tmp_path: Path) -> N
     file = written(tmp_path)
     from_file(str(file)).freeze(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize(("chosen", "how"), [(False, "the first of"), (True, "chosen from")])
+def test_what_has_some_of_a_suites_cases_says_so_when_it_was_frozen(tmp_path: Path, chosen: bool, how: str) -> None:
+    """A number over a part must not become the suite's in a file; a file of the whole stays as it always was."""
+    one, file = found(BINS), tmp_path / "base.json"
+    replace(one, outcome=replace(one.outcome, first_of=46, chosen=chosen)).freeze(file)
+    again = from_file(str(file))
+    assert again.outcome.size == f"3 runs, {how} the suite's 46"
+    again.freeze(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == file.read_bytes()
+    assert "some_of" not in written(tmp_path).read_text()
 
 
 @pytest.mark.parametrize("status", [BatchStatus.OPEN, BatchStatus.INCONCLUSIVE])

@@ -145,13 +145,15 @@ def test_runs_are_counted_case_by_case(tmp_path: Path) -> None:
 
 
 def test_the_first_cases_of_a_suite_are_under_the_same_digest(tmp_path: Path) -> None:
-    """Who serves a batch of them has the whole suite; a quorum or a floor for what is left out would never be met."""
-    suite = make_suite(tmp_path, 'trials = 2\nquorum = 3\ngate = {must_pass = ["a", "b"]}\n' + MINIMAL)
+    """Who serves a batch of them has the whole suite. A quorum for all would never be met; the floor stays."""
+    data = '{"id": "a", "target": ""}\n{"id": "b", "target": ""}\n{"id": "c", "target": "", "must_pass": true}\n'
+    toml = 'trials = 2\nquorum = 3\ngate = {must_pass = ["b"]}\n' + MINIMAL
+    suite = make_suite(tmp_path, toml, **{"cases.jsonl": data})
     first = suite.first(1)
     assert (first.run_ids(), first.intended, first.quorum_runs) == (["a#1", "a#2"], 2, 2)
-    assert (first.digest, first.gate_rules) == (suite.digest, {"must_pass": ["a"]})
+    assert (first.digest, first.gate_rules) == (suite.digest, {"must_pass": ["b", "c"]})
     assert suite.first(9).run_ids() == suite.run_ids()
-    assert (first.first_of, first.chosen_cases, suite.first_of) == (4, None, None)
+    assert (first.first_of, first.chosen_cases, suite.first_of) == (6, None, None)
 
 
 def test_chosen_cases_of_a_suite_are_under_the_same_digest(tmp_path: Path) -> None:

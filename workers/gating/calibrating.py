@@ -107,7 +107,7 @@ def calibrated(found: Sequence[Found], given: Mapping[str, Any]) -> Calibration:
     margin = given.get("margin")
     asked = {key: value for key, value in given.items() if key != "margin"}
     rules = rules_of(closed[0].gate, asked)
-    check_floor(rules, closed[0].outcome)
+    check_floor(given, closed[0].outcome)
     if margin is None:
         margin = rules.margin if rules.margin is not None else 0.0 if rules.no_worse_than is not None else None
     results = [results_of(one.outcome) for one in closed]

@@ -84,7 +84,7 @@ def judge(found: Found, before: Found | None, options: GateOptions) -> Verdict:
     outcome = replace(found.outcome, rules=rules)
     has_number = outcome.status is BatchStatus.CLOSED
     if has_number:
-        check_floor(rules, outcome)
+        check_floor(options.rules, outcome)
         _check_trials(options.ks, outcome)
     fields = fields_of(found, options.suite) if has_number and (options.cluster or options.by) else None
     clusters = None if fields is None or options.cluster is None else fields.by(options.cluster)
@@ -154,10 +154,13 @@ def _spelt(name: str, given: Mapping[str, Any]) -> str:
     return f"--{name.replace('_', '-')}" if name in given else f"gate.{name}"
 
 
-def check_floor(rules: GateRules, outcome: Outcome) -> None:
-    """A case that is not there cannot pass, and a misspelt one would be asked for in vain. Raises InputError."""
+def check_floor(given: Mapping[str, Any], outcome: Outcome) -> None:
+    """A case that was named and is not there cannot pass: it may be misspelt. Raises InputError.
+
+    The suite's own are: a batch of some of its cases may lack one, which is for the gate to say.
+    """
     known = {run.rpartition("#")[0] for run in (*outcome.runs, *outcome.hole_runs)}
-    for name in rules.must_pass:
+    for name in given.get("must_pass") or ():
         if name not in known:
             near = nearest(name, known)
             remedy = f"did you mean {near!r}?" if near else None

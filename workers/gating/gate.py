@@ -7,7 +7,7 @@ green nor red.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -30,7 +30,7 @@ class GateWord(StrEnum):
     NOT_SET = "not set"
     """The batch is closed, and the suite asks for nothing."""
     UNDECIDED = "undecided"
-    """The batch is open, or closed below its quorum, or its baseline is not at hand: there is nothing to judge."""
+    """The batch is open, or closed below its quorum, or what it must be compared with, or pass, is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,8 @@ class Seen:
     """Tokens, prompts and answers, for what counts and what does not."""
     not_passed: Mapping[RunId, str] = field(default_factory=dict)
     """Run to its bin, or to the reason of its hole, of all that did not pass."""
+    left_out: Collection[str] = ()
+    """Cases that must pass, and of which the batch has no run: it was made of some of the suite's."""
     compared: Compared | None = None
     """With the baseline; None where that is not at hand."""
 
@@ -160,7 +162,7 @@ def _lines(outcome: Judged, rate: float, rules: GateRules, seen: Seen) -> list[L
     if rules.no_worse_than is not None:
         lines.append(_difference(rules, seen.compared))
     if rules.must_pass:
-        lines.append(_floor(rules.must_pass, seen.not_passed))
+        lines.append(_floor(rules.must_pass, seen))
     return lines
 
 
@@ -185,15 +187,29 @@ def _difference(rules: GateRules, compared: Compared | None) -> Line:
     return _line("difference", shown, bound, met, f"{what} to {name} is {shown}, below {least:g}")
 
 
-def _floor(cases: tuple[str, ...], not_passed: Mapping[RunId, str]) -> Line:
-    asked = set(cases)
-    below = {run: what for run, what in not_passed.items() if run.rpartition("#")[0] in asked}
+def _floor(cases: tuple[str, ...], seen: Seen) -> Line:
+    """Of a case that was left out nobody knows, unless another one has failed already."""
+    asked, left_out = set(cases), sorted(set(seen.left_out))
+    below = {run: what for run, what in seen.not_passed.items() if run.rpartition("#")[0] in asked}
     failed = {run.rpartition("#")[0] for run in below}
-    named = [f"{run} {what}" for run, what in sorted(below.items())[:_NAMED]]
-    more = f" and {len(below) - _NAMED} more" if len(below) > _NAMED else ""
-    why = f"must pass, and did not: {', '.join(named)}{more}"
-    met = len(asked) - len(failed)
-    return _line("must_pass", f"{met} of {len(asked)}", f"all {len(asked)}", not failed, why)
+    why = []
+    if below:
+        why.append(f"must pass, and did not: {_named([f'{run} {what}' for run, what in sorted(below.items())])}")
+    if left_out:
+        why.append(f"must pass, and not among the batch's cases: {_named(left_out)}")
+    met = len(asked) - len(failed) - len(left_out)
+    return Line(
+        "must_pass",
+        f"{met} of {len(asked)}",
+        f"all {len(asked)}",
+        False if failed else None if left_out else True,
+        "; ".join(why),
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _short_of(rate: float, asked: float) -> str:

@@ -61,6 +61,7 @@ def annotated(outcome: Outcome) -> list[str]:
         found += [_command("error", f"evalbus gate {gate.word.value}", f"{batch}: {why}") for why in gate.why]
     elif outcome.pass_rate is not None:
         scored = f"{outcome.passed} of {outcome.accepted} scored runs passed, {outcome.pass_rate:.4f}"
+        scored += "" if outcome.first_of is None else f" ({outcome.size})"
         found.append(_command("notice", f"evalbus gate {gate.word.value}", f"{batch}: {scored}"))
     if outcome.holes:
         holes = ", ".join(f"{why} {count}" for why, count in outcome.holes.items())
@@ -156,7 +157,8 @@ def _missed(found: Found) -> list[str]:
     both.sort(key=lambda row: case_and_trial(row[0]))
     more = [f"And {len(both) - _RUNS} more.", ""] if len(both) > _RUNS else []
     titles = ["run", "", "answer, or what was said last", "target"]
-    return [f"### {len(both)} runs did not pass", "", *_table(titles, both[:_RUNS]), *more]
+    title = "1 run did not pass" if len(both) == 1 else f"{len(both)} runs did not pass"
+    return [f"### {title}", "", *_table(titles, both[:_RUNS]), *more]
 
 
 def _answered(found: Found, run: str) -> list[str]:

@@ -5,6 +5,7 @@
      "batch", "plane", "suite": {"name", "digest"}, "candidate",
      "bins": [in the order of the suite: the first passes], "gate": {rules},
      "tokens": {spent, durable, budget, estimated},
+     "some_of": {runs of the suite, chosen}, where it had some of the suite's cases only,
      "snapshot_id": SHA-256 of the canonical spelling of
      "snapshot": {accepted, bins, holes, intended, quorum, rows},
      "digest": SHA-256 of the canonical spelling of all the rest
@@ -74,6 +75,7 @@ def freeze(one: Frozen, file: Path) -> None:
             "budget": tokens.budget,
             "estimated": tokens.estimated,
         },
+        **({} if outcome.first_of is None else {"some_of": {"runs": outcome.first_of, "chosen": outcome.chosen}}),
         "snapshot_id": one.snapshot.snapshot_id,
         "snapshot": json.loads(one.snapshot.canonical_bytes()),
     }
@@ -118,7 +120,7 @@ def _spelt(value: Mapping[str, Any]) -> bytes:
 
 
 def _read(said: Mapping[str, Any], name: str) -> Frozen:
-    content, tokens, suite = said["snapshot"], said["tokens"], said["suite"]
+    content, tokens, suite, some_of = said["snapshot"], said["tokens"], said["suite"], said.get("some_of")
     bins = {_text(bin_): int(content["bins"][bin_]) for bin_ in said["bins"]}
     snapshot = Snapshot(
         intended=int(content["intended"]),
@@ -152,6 +154,8 @@ def _read(said: Mapping[str, Any], name: str) -> Frozen:
             _count(tokens["estimated"]),
         ),
         rules=GateRules.from_mapping(said["gate"]),
+        first_of=None if some_of is None else _count(some_of["runs"]),
+        chosen=some_of is not None and bool(some_of["chosen"]),
         model=model_of(_text(said["candidate"])),
     )
     names = _text(suite["name"]), _text(suite["digest"]), _text(said["candidate"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +132,8 @@ class Outcome:
                 runs={},
                 tokens=tokens,
                 rules=rules,
+                first_of=spec.first_of,
+                chosen=spec.cases is not None,
                 model=model_of(spec.candidate),
                 judge=model_of(spec.judge),
             )
@@ -202,8 +204,13 @@ class Outcome:
     def gate(self) -> GateVerdict:
         """The gate's word by the suite's rules."""
         passing = next(iter(self.bins))
-        missed = {run: bin_ for run, bin_ in self.runs.items() if bin_ != passing} if self.rules.must_pass else {}
-        return judge_gate(self, self.rules, Seen(self.tokens.spent, {**missed, **self.hole_runs}, self.compared))
+        seen = Seen(self.tokens.spent, compared=self.compared)
+        if self.rules.must_pass:
+            missed = {run: bin_ for run, bin_ in self.runs.items() if bin_ != passing}
+            here = {run.rpartition("#")[0] for run in (*self.runs, *self.hole_runs)}
+            left_out = [name for name in self.rules.must_pass if name not in here]
+            seen = replace(seen, not_passed={**missed, **self.hole_runs}, left_out=left_out)
+        return judge_gate(self, self.rules, seen)
 
     @property
     def _has_number(self) -> bool:
@@ -218,6 +225,7 @@ class Outcome:
             "state": self.state,
             "snapshot_id": self.snapshot_id,
             "intended": self.intended,
+            **({} if self.first_of is None else {"suite_runs": self.first_of}),
             "quorum": self.quorum,
             "accepted": self.accepted,
             "bins": dict(self.bins),
