@@ -125,7 +125,7 @@ class Conversation:
             await one._turn_before_the_solver(why)
         elif granted.get("unresolved") and not one._fan_out:
             await one.lose()
-            one._at = 0  # it was written before the solver has asked for anything that stands before it
+            one._prefix.start_over()  # it was written before the solver has asked for anything that stands before it
         return one
 
     # --- verdicts ----------------------------------------------------------------------------------------

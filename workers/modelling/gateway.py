@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from workers.conversation import Over, Verdict
 from workers.modelling.model import Completion, Model, WayIn
+from workers.verdict import Over, Verdict
 
 __all__ = ["Door", "Gateway"]
 

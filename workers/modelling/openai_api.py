@@ -21,9 +21,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bus.errors import InputError
-from workers.conversation import Over
 from workers.modelling.model import Completion
 from workers.modelling.openai_form import Asked, OtherModelError, as_json, as_stream, failure, listed
+from workers.verdict import Over
 
 __all__ = ["make_app"]
 
