@@ -246,8 +246,9 @@ class ShardedBus:
                 if waiting:
                     await asyncio.gather(*(beat(tasks[task]) for task in done))
         finally:
-            for task in waiting:
+            for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)  # of several that failed, one is told of
         return [answers[ref] for ref in held.leases]
 
     def limits_of(self, base_url: str, rates: EndpointRates) -> EndpointLimits:

@@ -7,6 +7,7 @@ when it has a batch that somebody works on (`bus.cluster`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 
 import tenacity
@@ -24,6 +25,7 @@ from bus.wire import Reply, Wire
 __all__ = ["Registries"]
 
 _SILENCE = 5.0  # seconds; what is asked is read at once
+_AT_LEAST = 1.5  # seconds for one that is asked late in a hurry: it may answer as ever
 
 
 class Registries:
@@ -35,6 +37,9 @@ class Registries:
         self._primaries: Sequence[Primary] | None = None
         self._wires: dict[Target, Wire] = {}
         self._reading = asyncio.Lock()
+        self._limits: set[asyncio.Timeout] = set()
+        """Of what is being asked."""
+        self._gives_up: float | None = None
 
     async def read(self) -> Mapping[int, Mapping[str, str]]:
         """Shard → batch → status. Raises ServerUnreachable."""
@@ -47,16 +52,29 @@ class Registries:
 
     async def _asked(self, command: str, *words: str) -> Mapping[int, Reply]:
         """What each shard's registry answers."""
-        async with self._reading:
-            async for attempt in tenacity.AsyncRetrying(
-                retry=tenacity.retry_if_exception(may_pass),
-                wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
-                stop=lambda state: (state.seconds_since_start or 0.0) >= self._patience,
-                sleep=self._runtime.sleep,
-                reraise=True,
-            ):
-                with attempt:
-                    return await self._ask(command, words)
+        until = None if self._gives_up is None else max(self._gives_up, asyncio.get_running_loop().time() + _AT_LEAST)
+        try:
+            # Those who stand in line behind one that is not answered are not each to wait for as long as that.
+            async with asyncio.timeout_at(until) as limit:
+                self._limits.add(limit)
+                try:
+                    async with self._reading:
+                        return await self._insist(command, words)
+                finally:
+                    self._limits.discard(limit)
+        except TimeoutError:
+            raise ServerUnreachable("a cluster's server does not answer, and this process was told to stop") from None
+
+    async def _insist(self, command: str, words: Sequence[str]) -> Mapping[int, Reply]:
+        async for attempt in tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception(may_pass),
+            wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
+            stop=lambda state: (state.seconds_since_start or 0.0) >= self._patience,
+            sleep=self._runtime.sleep,
+            reraise=True,
+        ):
+            with attempt:
+                return await self._ask(command, words)
         raise AssertionError("unreachable")
 
     async def _ask(self, command: str, words: Sequence[str]) -> Mapping[int, Reply]:
@@ -82,7 +100,13 @@ class Registries:
 
     def hurry(self) -> None:
         """See `bus.link.Link.hurry`."""
+        if self._gives_up is not None:
+            return
+        self._gives_up = asyncio.get_running_loop().time() + HURRIED
         self._patience = min(self._patience, HURRIED)
+        for limit in self._limits:
+            with contextlib.suppress(RuntimeError):  # it has run out already
+                limit.reschedule(self._gives_up)
 
     def close(self) -> None:
         """Close the connections."""

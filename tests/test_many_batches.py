@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ import pytest
 import structlog
 
 from bus.cluster import ShardedBus
+from bus.errors import ServerUnreachable
 from bus.keys import SHARDS, shard_of
 from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.memory.restart import Saved, go_back, saved
@@ -411,3 +413,25 @@ async def test_a_batch_to_be_declared_beside_another_is_looked_for_there() -> No
     registries.named[elsewhere][BatchId("old")] = "closed"
     await bus.put_beside(BatchId("old"), other)
     assert (await bus.of(BatchId("old"))).shard == elsewhere
+
+
+async def test_of_shards_that_fail_together_nothing_is_told_but_the_first(caplog: pytest.LogCaptureFixture) -> None:
+    """Two primaries of a cluster that stall are two lines at a stop, and not a traceback for each beat and shard."""
+    bus = ShardedBus(cast("Topology", None), SystemRuntime())
+    registries = _Registries()
+    bus._registries = registries  # type: ignore[assignment]
+    both = asyncio.Barrier(2)
+
+    async def fails(*_: object) -> list[Decision]:
+        await both.wait()
+        raise ServerUnreachable("no answer")
+
+    refs = []
+    for shard, name in enumerate(names(2)):
+        registries.named[shard][name] = "open"
+        bus.shard(shard).heartbeat = fails  # type: ignore[method-assign]
+        refs.append(Ref(name, RunId("a#1"), LeaseId("0" * 32), Gen(1)))
+    with pytest.raises(ServerUnreachable):
+        await soon(bus.heartbeat(Group.WORKER, W, Held(refs, [])))
+    gc.collect()
+    assert "never retrieved" not in caplog.text

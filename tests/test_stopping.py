@@ -8,16 +8,19 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from bus.bell import Bell
 from bus.cluster import ServerBus
 from bus.errors import ServerUnreachable
-from bus.keys import bell
+from bus.keys import SHARDS, bell
 from bus.port import BatchSpec, Group
 from bus.redis_bus import RedisBus
+from bus.registries import Registries
 from bus.target import Target
+from bus.topology import Primary, Topology
 from bus.types import BatchId, Plane
 from bus.wire import Wire
 from tests.batches import P1, W1, Batch, FixedDoor, opened
@@ -116,6 +119,44 @@ async def test_a_stop_hurries_a_connection_that_is_just_being_opened(monkeypatch
                 await soon(call)
         finally:
             await bus.aclose()
+            server.process.send_signal(signal.SIGCONT)
+
+
+class _OneServer:
+    """The topology of a cluster that has one."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    async def primaries(self, _plane: Plane) -> list[Primary]:
+        """It has all shards."""
+        return [Primary(self._target, tuple(range(SHARDS)))]
+
+
+async def test_who_stands_in_line_for_a_clusters_registries_is_hurried_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's runs and its tools ask one behind the other: each had its own five seconds of silence, and three."""
+    monkeypatch.setattr("bus.registries.HURRIED", 0.3)
+    with running(Kind.VALKEY9) as server:
+        topology = cast("Topology", _OneServer(server.target))
+        registries = Registries(topology, SystemRuntime(), Plane.LIVE, patience=60.0)
+        assert await registries.find(BatchId("none")) is None
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            asked = [asyncio.ensure_future(registries.find(BatchId("none"))) for _ in range(4)]
+            await until(lambda: len(registries._limits) == len(asked), "all to stand in line")
+            started = time.monotonic()
+            registries.hurry()
+            for one in asked:
+                with pytest.raises(ServerUnreachable, match="told to stop"):
+                    await soon(one)
+            with pytest.raises(ServerUnreachable):
+                await soon(registries.read())
+            assert time.monotonic() - started < _SOON
+            monkeypatch.setattr("bus.registries._AT_LEAST", _SOON)
+            server.process.send_signal(signal.SIGCONT)
+            assert not any((await soon(registries.read())).values()), "one that answers is heard to the last"
+        finally:
+            registries.close()
             server.process.send_signal(signal.SIGCONT)
 
 
