@@ -16,7 +16,8 @@ How it is waited for depends on the server:
     Redis 7.2 and newer       WAITAOF 1 0
     Valkey                    its WAITAOF acknowledges before the disk has it, when it syncs every second: `strict`
                               wants `always`, `standard` waits for that second to pass
-    our own, embedded one     syncs every second; it is told to sync now, which takes what came before along
+    our own, embedded one     syncs every second; it is told to sync now, which takes what came before along, and then
+                              to go on as it was: that is for all of a directory's processes
     behind Sentinels          also WAIT 1: a replica has it, which may be the primary soon. `standard` goes without
                               while there is none: a set that lost its last replica must be able to close a batch
 
@@ -25,6 +26,7 @@ WAIT and WAITAOF speak of the connection on which they are sent; on another they
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -33,7 +35,7 @@ from bus.info import Info, parse_info
 from bus.types import Durability
 from bus.wire import Wire
 
-__all__ = ["LICENCES", "Guarantee", "guarantee_of"]
+__all__ = ["LICENCES", "OWN_FSYNC", "Guarantee", "guarantee_of"]
 
 LICENCES = frozenset({"run.claim", "run.score_claim", "run.open_call", "run.open_judge", "run.tool_sent"})
 """The scripts whose `commit` lets something leave: a solver or a judge begins, a prompt or an effect goes out."""
@@ -42,6 +44,10 @@ _PATIENCE_MS = 5_000
 """For one WAIT; who gets no answer asks the script again, which is a duplicate by then, and waits again."""
 _SECOND = 1.2
 """Seconds after which `everysec` has written what was there before, with a margin."""
+_TRIES = 10
+"""So often a server of our own is told to sync; then its second is waited for."""
+OWN_FSYNC = "everysec"
+"""How a server of our own syncs (`bus.launch`)."""
 _WAITAOF = (7, 2)  # the first Redis that has it
 
 
@@ -66,11 +72,16 @@ class Guarantee:
         `mark`: a key to write to, where it takes another write to make the server sync.
         """
         if self.now:
-            before = await _fsync(wire)
-            # It syncs when it has run all that came in one write, so the old policy must come in another.
-            await _whole(wire, ("CONFIG", "SET", "appendfsync", "always"), ("SET", mark, 1))
-            if before is not None and before != "always":
-                await _whole(wire, ("CONFIG", "SET", "appendfsync", before))
+            # It syncs when it has run all that has come by then, so the old policy must come in another write. That of
+            # somebody else who confirms may have come along with ours: then it has not synced.
+            for _ in range(_TRIES):
+                await _whole(wire, ("CONFIG", "SET", "appendfsync", "always"), ("SET", mark, 1))
+                if await _fsync(wire) != OWN_FSYNC:
+                    break
+            else:
+                await asyncio.sleep(_SECOND)
+            # Not what was found: that may be somebody else's `always`, and all scripts would wait for the disk for good.
+            await _whole(wire, ("CONFIG", "SET", "appendfsync", OWN_FSYNC))
         if self.disk:
             local, _ = await wire.call("WAITAOF", 1, 0, _PATIENCE_MS)
             if local < 1:

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 import redis
@@ -19,7 +20,7 @@ from bus.info import parse_info
 from bus.link import Link
 from bus.scripts import script
 from bus.types import Durability, Plane
-from bus.wire import Wire
+from bus.wire import Reply, Wire
 from tests.batches import W1, Batch, FixedDoor
 from tests.fleet import eventually
 from tests.replicated import link_is_up
@@ -168,6 +169,63 @@ async def test_our_own_server_is_made_to_sync_and_left_as_it_was(tmp_path: Path,
         link.close()
     finally:
         await endpoint.aclose()
+
+
+class _Held:
+    """A connection that sends its first commands when it may."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self.comes, self.may = asyncio.Event(), asyncio.Event()
+
+    async def call(self, *command: str | bytes | int) -> Reply:
+        """See Wire."""
+        return await self._wire.call(*command)
+
+    async def calls(self, commands: Sequence[Sequence[str | bytes | int]]) -> list[Reply]:
+        """See Wire."""
+        self.comes.set()
+        await self.may.wait()
+        return await self._wire.calls(commands)
+
+
+async def test_two_who_confirm_at_once_leave_our_own_server_as_it_was() -> None:
+    """One found it as the other had set it for a moment, and left it so: each script waited for the disk for good."""
+    with running(Kind.VALKEY9, {"appendfsync": "everysec"}) as server, server.client() as other:
+        wire = await Wire.open(server.target.address())
+        held = _Held(wire)
+        other.config_set("appendfsync", "always")
+        confirming = asyncio.ensure_future(Guarantee(now=True).confirm(cast("Wire", held), "mark"))
+        await soon(held.comes.wait())
+        other.config_set("appendfsync", "everysec")
+        held.may.set()
+        await soon(confirming)
+        assert other.config_get("appendfsync") == {"appendfsync": "everysec"}
+        wire.close()
+
+
+class _Told:
+    """A connection to a server that another process tells to sync each second as before, so often at once with us."""
+
+    def __init__(self, times: int) -> None:
+        self.left, self.synced = times, 0
+
+    async def call(self, *_: str) -> Reply:
+        """CONFIG GET appendfsync."""
+        self.left -= 1
+        return [b"appendfsync", b"always" if self.left < 0 else b"everysec"]
+
+    async def calls(self, commands: Sequence[Sequence[str | int]]) -> list[Reply]:
+        """CONFIG SET appendfsync."""
+        self.synced += "always" in commands[0]
+        return [b"OK" for _ in commands]
+
+
+async def test_a_sync_that_another_process_has_called_off_is_asked_for_again() -> None:
+    """A server syncs when it has run all that came at once: ours, and behind it the other's word to sync no more."""
+    told = _Told(2)
+    await Guarantee(now=True).confirm(cast("Wire", told), "mark")
+    assert told.synced == 3
 
 
 async def test_who_may_only_read_shows_what_others_confirmed() -> None:
