@@ -80,7 +80,7 @@ class Guarantee:
                     break
             else:
                 await asyncio.sleep(_SECOND)
-            # Not what was found: that may be somebody else's `always`, and all scripts would wait for the disk for good.
+            # Not what was found: that may be somebody else's `always`, and all scripts would wait for the disk.
             await _whole(wire, ("CONFIG", "SET", "appendfsync", OWN_FSYNC))
         if self.disk:
             local, _ = await wire.call("WAITAOF", 1, 0, _PATIENCE_MS)

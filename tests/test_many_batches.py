@@ -415,7 +415,9 @@ async def test_a_batch_to_be_declared_beside_another_is_looked_for_there() -> No
     assert (await bus.of(BatchId("old"))).shard == elsewhere
 
 
-async def test_of_shards_that_fail_together_nothing_is_told_but_the_first(caplog: pytest.LogCaptureFixture) -> None:
+async def test_of_shards_that_fail_together_nothing_is_told_but_the_first(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two primaries of a cluster that stall are two lines at a stop, and not a traceback for each beat and shard."""
     bus = ShardedBus(cast("Topology", None), SystemRuntime())
     registries = _Registries()
@@ -429,7 +431,7 @@ async def test_of_shards_that_fail_together_nothing_is_told_but_the_first(caplog
     refs = []
     for shard, name in enumerate(names(2)):
         registries.named[shard][name] = "open"
-        bus.shard(shard).heartbeat = fails  # type: ignore[method-assign]
+        monkeypatch.setattr(bus.shard(shard), "heartbeat", fails)
         refs.append(Ref(name, RunId("a#1"), LeaseId("0" * 32), Gen(1)))
     with pytest.raises(ServerUnreachable):
         await soon(bus.heartbeat(Group.WORKER, W, Held(refs, [])))
