@@ -55,6 +55,22 @@ def test_flips_are_counted_rule_by_rule_and_for_the_word() -> None:
     assert one.rates == (0.7, 0.7, 0.6, 0.5)
 
 
+def test_batches_of_other_cases_of_a_suite_are_no_repeats() -> None:
+    """Five of its cases and all of them have one suite's digest, and differ by more than chance."""
+    few, (whole, again) = fixed([5], cases=5)[0], fixed([5, 6], cases=6)
+    few = replace(few, name="few", outcome=replace(few.outcome, first_of=6))
+    said = (
+        "few and aa.0 are not repeats of each other: their cases differ, 5 runs, the first of the suite's 6 and 6 runs"
+    )
+    with pytest.raises(InputError, match=said):
+        calibrated([whole, few], {})
+    others = found({f"x{case}#1": "pass" for case in range(6)}, name="others")
+    with pytest.raises(InputError, match=r"others and aa\.0 are not repeats of each other: their cases differ"):
+        calibrated([whole, others], {})
+    still = replace(again, outcome=replace(again.outcome, status=BatchStatus.OPEN, runs={}, snapshot_id=None))
+    assert calibrated([whole, replace(again, name="c"), replace(still, name="open")], {}).without == ("open",)
+
+
 def test_theory_and_count_agree_over_many_repeats() -> None:
     """A gate at the very rate of its candidate flips about every second time, and theory says so beforehand."""
     one = calibrated(repeats(300, min_pass_rate=0.7), {}).rules["pass_rate >= 0.7"]

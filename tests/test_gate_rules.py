@@ -207,6 +207,25 @@ def test_a_baseline_of_other_cases_is_refused() -> None:
         verdict({"x#1": "pass"}, {"y#1": "pass"})
 
 
+def test_a_suites_own_baseline_that_lacks_the_cases_decides_nothing(tmp_path: Path) -> None:
+    """A batch of some cases, those that are new: it has a number, which every command has to show."""
+    found(BOTH, name="base").freeze(tmp_path / "base.json")
+    one = found({"x#1": "pass"}, gate={"no_worse_than": "base.json"})
+    here = str(tmp_path / "suite.toml")
+    for gate in (
+        with_own_baseline(replace(one.outcome, rules=GateRules.from_mapping(one.gate)), here).gate,
+        judge(replace(one, suite_path=here), None, GateOptions()).outcome.gate,
+    ):
+        assert (gate.exit_code, gate.why) == (3, ("no case is scored here and in baseline base.json",))
+
+
+def test_a_baseline_of_some_of_the_cases_says_so() -> None:
+    """It may have been frozen from a few of them: that the others are no worse was not seen."""
+    (line,) = verdict(BOTH, {"a#1": "pass", "z#1": "pass"}).lines
+    assert (line.measured, line.verdict) == ("+0.0000 over 1 of 4 cases", "met")
+    assert verdict(BOTH, BOTH | {"z#1": "pass"}).lines[0].measured == "+0.0000"
+
+
 def test_where_no_case_is_scored_in_both_nothing_is_decided() -> None:
     """Exit 3, and no division by nought."""
     before = found({"b#1": "pass"}, holes={"a#1": "poison"}, name="base")

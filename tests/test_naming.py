@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from bus.errors import InputError
-from bus.types import ConsumerId
+from bus.types import BatchId, ConsumerId, Plane
+from tests.suites import MINIMAL, make_suite
 from workers import naming
+from workers.batch_spec import specs_of
 from workers.processes.leftovers import clear_leftovers
 
 
@@ -59,3 +61,25 @@ def test_a_command_that_was_started_without_a_stream_goes_on(closed: str, tmp_pa
     )
     done = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, code], check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["b.json", "b.jsonl.zst", "-x", ".b"])
+def test_a_batch_that_has_an_older_name_can_be_looked_at_and_none_is_made_of_it(name: str) -> None:
+    """It is on somebody's server, or in an archive: status, export, prune and import speak of it as of any other."""
+    assert naming.batch_name(name) == name
+    with pytest.raises(InputError, match="cannot name a batch"):
+        naming.new_batch_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "a:b", "x" * 201])
+def test_what_stands_in_no_key_or_leads_elsewhere_names_no_batch(name: str) -> None:
+    """Whether it is there or to be made."""
+    for check in (naming.batch_name, naming.new_batch_name):
+        with pytest.raises(InputError, match="cannot name a batch"):
+            check(name)
+
+
+def test_a_suite_in_a_hidden_directory_has_batches(tmp_path: Path) -> None:
+    """It is called like the directory, as no batch may be; its batches' names begin with the rest of that."""
+    suite = make_suite(tmp_path / ".evals", MINIMAL)
+    assert [spec.suite for spec in specs_of(suite, BatchId(suite.name), Plane.LIVE)] == [".evals"]

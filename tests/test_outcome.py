@@ -88,7 +88,9 @@ def counters(status: BatchStatus, *, snapshot_id: str | None = None, scored: int
     )
 
 
-def closed(rows: tuple[RunRow, ...] = ROWS, gate: Mapping[str, float | int] | None = None, quorum: int = 3) -> Outcome:
+def closed(
+    rows: tuple[RunRow, ...] = ROWS, gate: Mapping[str, float | int | str] | None = None, quorum: int = 3
+) -> Outcome:
     """The outcome of the batch of these rows, closed."""
     spec = replace(SPEC, intended=len(rows), quorum=quorum, gate=SPEC.gate if gate is None else gate)
     snapshot = Snapshot.from_rows(rows, spec)
@@ -243,6 +245,12 @@ def test_the_screen_of_an_open_batch_shows_no_rate() -> None:
     assert "1.0" not in text
     assert "undecided" in text
     assert "interval" not in text
+
+
+def test_the_screen_says_why_a_closed_batch_is_undecided() -> None:
+    """There is a rate, so that is not where it is told: a baseline is not at hand, say."""
+    told = screen(closed(gate={"min_pass_rate": 0.5, "no_worse_than": "base.json"}))
+    assert "gate       undecided   baseline base.json is not at hand" in told
 
 
 def test_a_terminal_gets_the_same_words_in_colour() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,8 @@ def test_a_batch_that_was_like_it_gives_rate_correlation_and_tokens(tmp_path: Pa
     bins = {f"c{number}#{trial}": "pass" if number < 7 else "fail" for number in range(10) for trial in (1, 2)}
     like = found(bins, holes={"h#1": "poison", "h#2": "poison"}, spent=22_000)
     one = plan(tmp_path, MINIMAL + GATE, like)
+    some = replace(like, outcome=replace(like.outcome, first_of=460, chosen=True))
+    assert plan(tmp_path, like=some).rate_from == "as in nightly, 22 runs, chosen from the suite's 460"
     assert (one.rate, one.correlation, one.tokens_a_run, one.tokens) == (0.7, 1.0, 1_000, 50_000)
     assert one.cost == pytest.approx(0.125)
     text = "\n".join(lines(one))

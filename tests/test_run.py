@@ -144,6 +144,9 @@ async def test_the_first_cases_alone_are_a_batch_that_goes_on_and_is_scored_anew
     assert (await stage.call(*run, "--limit", 2)).complaint.startswith(
         "batch 'few' has 2 runs, not 4 (leave --limit and --case out"
     )
+    assert ["few", "closed", "2", "of", "12", "2"] in [
+        line.split()[:6] for line in (await stage.call("status")).out.splitlines()
+    ]
     await stage.call("export", "few", "few.jsonl")
     assert "closed, 2 runs, the first of the suite's 12\n" in (await stage.call("gate", "few.jsonl")).out
     await stage.call("report", "few.jsonl", "-o", "few.html")

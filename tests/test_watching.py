@@ -24,6 +24,7 @@ from workers.results.progress import Glance, state_of
 from workers.watching.feed import Feed, Moment
 from workers.watching.looking import Watcher
 from workers.watching.tail import Tail
+from workers.watching.terminal import about
 from workers.watching.view import Hold, clock, left, per_minute, seconds
 
 # --- the view ---------------------------------------------------------------------------------------------
@@ -65,6 +66,9 @@ async def test_an_open_batch_has_no_pass_rate_and_a_closed_one_its_outcome(serve
         await batch.closed()
         after = await watcher.view(batch.name)
     assert after.outcome is not None
+    assert after.some_of == "" and "of the suite" not in about(after).plain
+    some = replace(after, spec=replace(after.spec, first_of=46))
+    assert some.some_of == "the first of the suite's 46 runs" and f" · {some.some_of}" in about(some).plain
     assert (after.state, after.outcome.pass_rate) == ("closed", 1.0)
     assert after.outcome.snapshot_id == after.counters.snapshot_id
     assert (after.rate, after.glance.seconds_left, after.holds) == (None, None, ())

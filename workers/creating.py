@@ -20,7 +20,7 @@ from workers.bundle import BundleKey, publish
 from workers.job_options import JobOptions
 from workers.judging.binding import other_judge
 from workers.modelling.table import other_model
-from workers.naming import batch_name
+from workers.naming import new_batch_name
 from workers.rescoring import check_source, next_name, origin_of
 from workers.results.fetching import existing
 from workers.results.whole import Whole, whole_of
@@ -34,10 +34,10 @@ async def fresh_name(bus: ServerBus, suite: Suite, source: BatchId | None) -> Ba
     known = await bus.all_batches()
     taken = {*known, *(root_of(name) for name in known)}
     if source is not None:
-        return batch_name(next_name(source, taken))
+        return new_batch_name(next_name(source, taken))
     base = f"{(suite.name or '').lstrip('-.') or 'batch'}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     names = [base, *(f"{base}.{number}" for number in range(2, 1_000))]
-    return batch_name(next(name for name in names if name not in taken))
+    return new_batch_name(next(name for name in names if name not in taken))
 
 
 async def created(bus: ServerBus, suite: Suite, name: BatchId, options: JobOptions, key: BundleKey | None) -> Whole:

@@ -29,7 +29,7 @@ from workers.creating import created, fresh_name
 from workers.files import check_writable, write_whole
 from workers.histories.archive_place import check_archive
 from workers.job_options import JobOptions, resume_with
-from workers.naming import batch_name, fleet_place
+from workers.naming import fleet_place, new_batch_name
 from workers.news.news import News, sources_of
 from workers.processes import nursery
 from workers.processes.fleet import Fleet
@@ -59,7 +59,7 @@ def log_directory(home: Path, batch: BatchId) -> Path:
 
 def run_job(options: JobOptions) -> Outcome:
     """Run a suite to its closed snapshot. Raises EvalbusError, Interrupted."""
-    name = None if options.batch is None else batch_name(options.batch)
+    name = None if options.batch is None else new_batch_name(options.batch)
     if options.json_file is not None:
         check_writable(options.json_file)
     if options.artifacts is not None:

@@ -18,29 +18,43 @@ from bus.types import BatchId, ConsumerId
 from workers.brief import brief
 from workers.histories.history_files import SUFFIXES
 
-__all__ = ["batch_name", "checked_name", "fleet_place", "made_up_name", "this_host", "this_machine"]
+__all__ = ["batch_name", "checked_name", "fleet_place", "made_up_name", "new_batch_name", "this_host", "this_machine"]
 
 _LONGEST = 200
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # Linux only
 _MACHINE = 12  # hex digits of a digest
 _SHOWN = 60  # characters of one that is none: enough to recognise it
+_FIRST = "it begins with a letter, a digit or '_'"
 _BATCH_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 def batch_name(text: str) -> BatchId:
-    """A batch's name that was given. Raises BatchMissing for one that cannot stand in a key, or means something else.
+    """The name of a batch that may be there. Raises BatchMissing for one that cannot stand in a key, or in a path.
+
+    Older ones may be called what no new one is: whatever is there can be shown, exported and pruned.
+    """
+    if not text or len(text) > _LONGEST or not set(text) <= _BATCH_LETTERS:
+        raise _is_none(text, f"letters, digits, '.', '_' and '-', at most {_LONGEST}")
+    if text in (".", ".."):
+        raise _is_none(text, _FIRST)
+    return BatchId(text)
+
+
+def new_batch_name(text: str) -> BatchId:
+    """One by which a batch is to be made, or gone on with. Raises BatchMissing, too, for one that means something else.
 
     `-x` would be an option, `..` another directory of logs, and `x.jsonl` a file to `replay` and `gate`.
     """
-    if not text or len(text) > _LONGEST or not set(text) <= _BATCH_LETTERS:
-        remedy = f"letters, digits, '.', '_' and '-', at most {_LONGEST}"
-    elif text[0] in "-.":
-        remedy = "it begins with a letter, a digit or '_'"
-    elif text.endswith(SUFFIXES):
-        remedy = f"commands take {', '.join(SUFFIXES)} for files"
-    else:
-        return BatchId(text)
-    raise BatchMissing(text, f"{brief(text, _SHOWN)!r} cannot name a batch", remedy=remedy)
+    name = batch_name(text)
+    if name[0] in "-.":
+        raise _is_none(text, _FIRST)
+    if name.endswith(SUFFIXES):
+        raise _is_none(text, f"commands take {', '.join(SUFFIXES)} for files")
+    return name
+
+
+def _is_none(text: str, remedy: str) -> BatchMissing:
+    return BatchMissing(text, f"{brief(text, _SHOWN)!r} cannot name a batch", remedy=remedy)
 
 
 def this_host() -> str:

@@ -26,6 +26,7 @@ from workers.job import run_job
 from workers.job_options import JobOptions
 from workers.processes.interrupt import Interrupted
 from workers.results.columns import columns
+from workers.results.outcome import Outcome
 from workers.statistics.flips import Flips, Noise, alarms, flips, noise
 from workers.statistics.paired import Paired, paired
 from workers.statistics.power import chance_no_worse
@@ -137,7 +138,7 @@ def calibrated(found: Sequence[Found], given: Mapping[str, Any]) -> Calibration:
 
 
 def _check_same(found: Sequence[Found]) -> None:
-    """Another suite, candidate or judge makes it a comparison, which is another question. Raises InputError."""
+    """Another suite, candidate, judge or set of cases makes it a comparison, another question. Raises InputError."""
     first = found[0]
     if len({one.name for one in found}) < len(found):
         raise InputError("a batch is named twice: it does not differ from itself")
@@ -155,6 +156,18 @@ def _check_same(found: Sequence[Found]) -> None:
                     f"{one.name} and {first.name} are not repeats of each other: their {named} differs",
                     remedy=f"to compare them: evalbus gate {one.name} --no-worse-than {first.name}",
                 )
+        if not _of_the_same_cases(one.outcome, first.outcome):
+            raise InputError(
+                f"{one.name} and {first.name} are not repeats of each other: their cases differ, "
+                f"{one.outcome.size} and {first.outcome.size}"
+            )
+
+
+def _of_the_same_cases(one: Outcome, other: Outcome) -> bool:
+    """Of one that is open no more is known than how many runs it is to have."""
+    if not (one.status.ended and other.status.ended):
+        return one.intended == other.intended
+    return one.runs.keys() | one.hole_runs.keys() == other.runs.keys() | other.hole_runs.keys()
 
 
 def _judged(one: Found, rules: GateRules) -> Any:  # noqa: ANN401 - the verdict

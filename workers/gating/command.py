@@ -178,7 +178,10 @@ def _compared(
     found: Found, outcome: Outcome, before: Found | None, clusters: Mapping[str, str] | None, options: GateOptions
 ) -> Paired | None:
     if before is not None:
-        return beside(outcome, before.outcome, before.name, clusters)
+        compared = beside(outcome, before.outcome, before.name, clusters)
+        if not compared.pairs and not compared.unscored:  # who names one means one of these cases
+            raise InputError(f"baseline {before.name} has none of the cases of batch {outcome.batch!r}")
+        return compared
     place = found.suite_path
     if options.suite is not None and outcome.rules.no_worse_than is not None:
         suite = load_suite(options.suite, check_code=False)

@@ -106,6 +106,10 @@ class Compared(Protocol):
     def difference(self) -> float | None:
         """Pass rate less the baseline's, over the cases scored in both; None where there are none."""
 
+    @property
+    def covers(self) -> str:
+        """` over 5 of 10 cases`, where the baseline lacks some; else empty."""
+
     def lower(self, confidence: float) -> float | None:
         """Its lower bound, at this confidence."""
 
@@ -182,7 +186,7 @@ def _difference(rules: GateRules, compared: Compared | None) -> Line:
     # Sums of thirds and the like: what differs by less than this is a rounding, and no case of any batch.
     met = found >= least - 1e-9
     digits = 4 if met or round(found, 4) < least else 12
-    shown = f"{found:+.{digits}f}"
+    shown = f"{found:+.{digits}f}{compared.covers}"
     what = "difference" if rules.confidence is None else "the difference's lower bound"
     return _line("difference", shown, bound, met, f"{what} to {name} is {shown}, below {least:g}")
 

@@ -183,8 +183,13 @@ def _rate(like: Found | None, options: PlanOptions) -> tuple[float, str]:
     if options.rate is not None:
         return options.rate, "as given"
     if like is not None and like.outcome.pass_rate is not None:
-        return like.outcome.pass_rate, f"as in {like.name}"
+        return like.outcome.pass_rate, f"as in {like.name}{_part(like)}"
     return _UNKNOWN_RATE, "where a rate is least certain: give --baseline-rate or --like"
+
+
+def _part(like: Found) -> str:
+    """Where it was made of some of a suite's cases: a rate of theirs need not be the others'."""
+    return "" if like.outcome.first_of is None else f", {like.outcome.size}"
 
 
 def _correlation(like: Found | None, options: PlanOptions) -> tuple[float, str]:

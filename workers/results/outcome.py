@@ -29,7 +29,7 @@ from workers.statistics.trials import MOST_K, over_cases, pass_all, pass_any
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Outcome", "Tokens", "model_of", "render", "trials_told"]
+__all__ = ["Outcome", "Tokens", "model_of", "render", "some_of", "trials_told"]
 
 _MANY_HOLES = 12
 """So many lines of holes on the screen; `--json` and the export have them all."""
@@ -163,12 +163,12 @@ class Outcome:
     def size(self) -> str:
         """How many runs, in words: a number over some of a suite's cases must not pass for the suite's."""
         runs = "1 run" if self.intended == 1 else f"{self.intended} runs"
-        return runs if self.first_of is None else f"{runs}, {self.how} the suite's {self.first_of}"
+        return ", ".join(filter(None, (runs, some_of(self.first_of, chosen=self.chosen))))
 
     @property
     def how(self) -> str:
         """How its runs were taken from those of the suite, where it has not all of them."""
-        return "chosen from" if self.chosen else "the first of"
+        return _how(self.chosen)
 
     @property
     def state(self) -> str:
@@ -256,6 +256,15 @@ class _Line:
     style: str = ""
 
 
+def some_of(first_of: int | None, *, chosen: bool) -> str:
+    """`the first of the suite's 46`; empty for a batch that has all of its suite's cases."""
+    return "" if first_of is None else f"{_how(chosen)} the suite's {first_of}"
+
+
+def _how(chosen: bool) -> str:
+    return "chosen from" if chosen else "the first of"
+
+
 def model_of(binding: str) -> str:
     """The model in what a candidate or a judge is bound as, `lab-1 at http://…`; empty where there is none."""
     return binding.partition(" ")[2].partition(" as {")[0]  # a judge is bound with what it says of itself, too
@@ -310,7 +319,8 @@ def _lines(outcome: Outcome, logs: Path | None) -> list[_Line]:
         aside = f"{tokens.orphan:,} for nothing that counts{guessed}"
         lines.append(_Line("tokens", f"{tokens.spent:,} spent{of}", aside))
     lines.append(_Line("snapshot", outcome.snapshot_id or "none"))
-    reason = gate.rule if gate.word is GateWord.UNDECIDED else "; ".join(gate.why) or gate.rule
+    without = rate is None  # then it was said where the rate would stand
+    reason = gate.rule if without else "; ".join(gate.why) or gate.rule
     lines.append(_Line("gate", gate.word.value, reason, _GATE_STYLE.get(gate.word, "")))
     width = max((len(one.rule) for one in gate.lines), default=0)
     for one in gate.lines if len(gate.lines) > 1 else ():

@@ -41,8 +41,10 @@ async def show_all(bus: ServerBus, console: Console) -> None:
     lines = [titles]
     for whole in await wholes(bus, known):
         counts = await counters_of(bus, whole)
+        first_of = whole.info.spec.first_of
+        runs = counts.intended if first_of is None else f"{counts.intended} of {first_of}"
         numbers = (
-            counts.intended, counts.admitted, counts.running, counts.sealed + counts.scoring, counts.scored,
+            runs, counts.admitted, counts.running, counts.sealed + counts.scoring, counts.scored,
             counts.holes, refused_of(counts),
         )  # fmt: skip
         bins = " · ".join(f"{name} {counts.bins.get(name, 0)}" for name in whole.info.spec.bins)

@@ -56,6 +56,12 @@ class Paired:
         return None if found is None else found.mean
 
     @property
+    def covers(self) -> str:
+        """` over 5 of 10 cases`, where the baseline lacks some; else empty."""
+        of = len(self.pairs) + len(self.unscored) + len(self.only_here)
+        return f" over {len(self.pairs)} of {of} cases" if self.only_here else ""
+
+    @property
     def error(self) -> float | None:
         """The standard error of the difference, over clusters; None below two of them."""
         found = self._clustered

@@ -97,7 +97,8 @@ def about(view: View) -> Text:
     """Which batch, and where it stands."""
     text = Text.assemble((view.batch, "bold"), "  ", (view.state, _STATES.get(view.state, "")))
     text.append(f"  suite {view.spec.suite}", style="dim")
-    text.append(f" · {view.in_partitions}" if view.in_partitions else "", style="dim")
+    for told in filter(None, (view.some_of, view.in_partitions)):
+        text.append(f" · {told}", style="dim")
     if view.began_ms:
         text.append(f" · declared {date(view.began_ms)} UTC", style="dim")
     return text

@@ -17,7 +17,7 @@ from bus.port import BatchSpec, Counters
 from bus.types import BatchId, Plane, RunId
 from workers.brief import brief
 from workers.processes.held_loops import places_of
-from workers.results.outcome import Outcome
+from workers.results.outcome import Outcome, some_of
 from workers.results.progress import Glance, state_of
 
 __all__ = [
@@ -182,6 +182,12 @@ class View:
         ended = sum(one.ended for one in self.partitions)
         which = "" if self.counters.status.ended else f", {ended} ended"
         return f"{len(self.partitions)} partitions{which}" if self.partitions else ""
+
+    @property
+    def some_of(self) -> str:
+        """`the first of the suite's 46 runs`; empty where it has all of its suite's cases."""
+        told = some_of(self.spec.first_of, chosen=self.spec.cases is not None)
+        return told and f"{told} runs"
 
     @property
     def ended(self) -> int:
