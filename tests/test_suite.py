@@ -13,8 +13,9 @@ import pytest
 from pydantic import ValidationError
 
 from bus.errors import InputError
-from bus.types import RunId
+from bus.types import BatchId, Plane, RunId
 from tests.suites import MINIMAL, make_suite, write_suite
+from workers.batch_spec import specs_of
 from workers.cases import Case
 from workers.processes.commands import Limits
 from workers.suite import ScorerTable, SolverTable, Suite, load_suite
@@ -153,6 +154,8 @@ def test_the_first_cases_of_a_suite_are_under_the_same_digest(tmp_path: Path) ->
     assert (first.run_ids(), first.intended, first.quorum_runs) == (["a#1", "a#2"], 2, 2)
     assert (first.digest, first.gate_rules) == (suite.digest, {"must_pass": ["b", "c"]})
     assert suite.first(9).run_ids() == suite.run_ids()
+    dealt = make_suite(tmp_path / "dealt", "partitions = 8\n" + MINIMAL, **{"cases.jsonl": data})
+    assert [len(specs_of(dealt.first(count), BatchId("b"), Plane.LIVE)) for count in (1, 2)] == [1, 2]
     assert (first.first_of, first.chosen_cases, suite.first_of) == (6, None, None)
 
 

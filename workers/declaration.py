@@ -269,7 +269,10 @@ class Suite(Table):
         return here if here != tuple(self.place.by_id)[: len(here)] else None
 
     def _of(self, kept: tuple[Case, ...]) -> Suite:
-        at_most = {"quorum": min(self.quorum, len(kept) * self.trials)} if isinstance(self.quorum, int) else {}
+        runs = len(kept) * self.trials
+        at_most = {"quorum": min(self.quorum, runs)} if isinstance(self.quorum, int) else {}
+        if len(kept) < len(self.cases):  # one case is no more than one partition's
+            at_most["partitions"] = min(self.partitions, runs)
         return self.model_copy(update=at_most).at(replace(self.place, cases=kept))
 
     @property
