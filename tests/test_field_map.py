@@ -90,6 +90,15 @@ def test_a_path_that_leads_to_nothing_is_told_with_its_row(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.parametrize("step", ["2", "-1", "9" * 5_000, "\N{SUPERSCRIPT TWO}", "1_0", " 0", ""])
+def test_a_step_that_counts_nothing_of_a_list_is_told(tmp_path: Path, step: str) -> None:
+    """Also one of so many digits that Python makes no number of it."""
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"id": "a", "m": ["x", "y"]}\n')
+    with pytest.raises(InputError, match="'m' has no "):
+        read_cases(path, fields={"target": f"m.{step}"})
+
+
 @pytest.mark.parametrize(
     ("name", "header", "remedy"),
     [

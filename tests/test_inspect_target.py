@@ -119,7 +119,9 @@ def test_a_tasks_samples_are_cases_and_its_epochs_are_trials(tasks: Path) -> Non
     assert (suite.name, suite.trials, suite.concurrency) == ("t", 2, 8)
     assert [case.id for case in suite.cases] == ["a%3A0", "a%3A1", "a%3A2"]
     assert [case.metadata["n"] for case in suite.cases] == [0, 1, 2]
-    assert load_suite(f"inspect:{tasks}@t?T.n=3&epochs=4&limit=1").intended == 4
+    assert suite.first_of is None
+    first = load_suite(f"inspect:{tasks}@t?T.n=3&epochs=4&limit=1")
+    assert (first.intended, first.first_of, first.chosen_cases) == (4, 12, None), "a number over some of them says so"
 
 
 def test_the_digest_knows_what_the_task_is_and_whom_it_asks(tasks: Path, monkeypatch: pytest.MonkeyPatch) -> None:

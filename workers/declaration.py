@@ -239,7 +239,8 @@ class Suite(Table):
     @property
     def first_of(self) -> int | None:
         """Runs that it would have with all its cases; None when it has them."""
-        whole = len(self.place.by_id) * self.trials
+        beyond = 0 if self.place.task is None else self.place.task.left_out  # its limit is a part of what it is
+        whole = (len(self.place.by_id) + beyond) * self.trials
         return whole if whole != self.intended else None
 
     def first(self, cases: int) -> Suite:

@@ -126,9 +126,14 @@ def _inside(row: Mapping[str, object], path: str) -> object:
     for step in steps:
         if isinstance(value, Mapping) and step in value:
             value = value[step]
-        elif isinstance(value, Sequence) and not isinstance(value, str) and step.isdecimal() and int(step) < len(value):
+        elif isinstance(value, Sequence) and not isinstance(value, str) and _is_of(step, len(value)):
             value = value[int(step)]
         else:
             raise LookupError(f"has nothing at {path!r}, which `fields` names: {way!r} has no {step!r}")
         way = f"{way}.{step}"
     return value
+
+
+def _is_of(step: str, many: int) -> bool:
+    """Whether it counts one of so many, from 0. Python reads no number of thousands of digits."""
+    return step.isdecimal() and len(step) <= len(str(many)) and int(step) < many

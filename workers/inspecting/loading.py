@@ -51,6 +51,8 @@ class Loaded:
     epochs: int
     samples: Mapping[str, Sample]
     """By the id of the case that each is."""
+    left_out: int = 0
+    """Of the task's, those beyond its limit."""
 
     @property
     def model(self) -> str | None:
@@ -98,7 +100,8 @@ def load_task(table: InspectTable, source: Path, root: Path) -> Loaded:
         )
     samples = _samples(task, table, source)
     known = table.model_copy(update={"task": f"{place}@{name}", "model": model})
-    return Loaded(task, known, table.epochs or task.epochs or 1, samples)
+    kept = dict(list(samples.items())[: table.limit])
+    return Loaded(task, known, table.epochs or task.epochs or 1, kept, len(samples) - len(kept))
 
 
 def _tasks(names: Mapping[str, object]) -> dict[str, Any]:
@@ -161,7 +164,7 @@ def _samples(task: Task, table: InspectTable, source: Path) -> dict[str, Sample]
         samples[name] = sample
     if not samples:
         raise InputError(f"{table.task} has no samples", file=source)
-    return dict(list(samples.items())[: table.limit])
+    return samples
 
 
 def _case_id(sample_id: int | str) -> str:
