@@ -20,6 +20,7 @@ from tests.stage import ONE_CASE
 from tests.suites import write_suite
 from tests.waiting import until
 from workers.lab import Lab
+from workers.lab.mischief import Api
 from workers.modelling.plane import Unlimited
 from workers.processes.role_options import Role
 
@@ -93,9 +94,9 @@ def writes_down(body: str) -> str:
     return f"{CLIENT}\n{tell}\ndef solve(case, run):\n    url, key = run.model.base_url, run.model.api_key\n{body}"
 
 
-async def told(stage: ModelStage) -> Any:  # noqa: ANN401 - what the solver wrote
+async def told(stage: ModelStage, case: str = "a") -> Any:  # noqa: ANN401 - what the solver wrote
     """What a solver has written down."""
-    file = stage.root / "suite" / "a.told"
+    file = stage.root / "suite" / f"{case}.told"
     await until(lambda: file.exists() and file.read_text().endswith(("]", "}", '"')), "a solver to write it down")
     return json.loads(file.read_text())
 
@@ -159,6 +160,27 @@ async def solve(case, run):
     assert usage["usage"] == whole["usage"]
     assert whole["usage"]["total_tokens"] * 2 == counters.spent
     assert whole["model"] == first["model"] == "lab-1"
+
+
+@IN_MEMORY
+async def test_questions_that_come_at_once_are_asked_one_after_another(stage: ModelStage, lab: Lab) -> None:
+    """As those of `run.model` are: each has its place in the transcript before the next is asked."""
+    code = """
+import asyncio, httpx
+
+async def solve(case, run):
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {run.model.api_key}"}, timeout=60) as client:
+        def ask(text):
+            body = {"model": run.model.name, "messages": [{"role": "user", "content": f"LAB-ANSWER: {text}"}]}
+            return client.post(f"{run.model.base_url}/chat/completions", json=body)
+        told = await asyncio.gather(*map(ask, range(4)))
+    return " ".join(one.json()["choices"][0]["message"]["content"] for one in told)
+"""
+    await stage.declare(suite(lab), agent_DOT_py=code, cases_DOT_jsonl=ONE_CASE)
+    await stage.run_to_the_end()
+    assert (await stage.events(A))[-1]["text"] == "0 1 2 3"
+    assert lab.counts.requests[Api.MODEL].most_open == 1
+    assert await stage.kinds_of(A) == [*["model"] * 4, "answer"]
 
 
 COMMAND = f"""{CLIENT}
@@ -296,9 +318,7 @@ async def test_who_takes_a_run_over_is_told_the_same_byte_for_byte_and_does_not_
     stage.scorer()
     counters = await stage.closed()
     assert counters.bins == {"pass": 1, "fail": 0}
-    assert asked(lab) == 2, (
-        "\n".join(map(str, await stage.events(A))) + (stage.root / "suite" / "answers.told").read_text()
-    )
+    assert asked(lab) == 2
     settled(counters, lab)
     assert await stage.kinds_of(A) == ["model", "lost", "model", "answer"]
     one, other = (stage.root / "suite" / "answers.told").read_text().splitlines()
@@ -329,26 +349,40 @@ async def test_a_late_request_of_an_older_generation_is_refused(stage: ModelStag
 async def test_a_key_ends_with_its_attempt_and_the_endpoint_is_on_the_loopback_alone(
     stage: ModelStage, lab: Lab
 ) -> None:
-    """While another run of the same worker is under way: its address is the same, its key is not."""
-    code = "    tell([url, key])\n    return '1'\n"
-    url, key = await played(stage, lab, code)
+    """While another run of the same worker is under way: its address is the same, and its key is another."""
+    code = (
+        "    Path(__file__).with_name(f'{case.id}.told').write_text(json.dumps([url, key]))\n"
+        "    while case.id == 'b' and not Path(__file__).with_name('go.told').exists():\n"
+        "        __import__('time').sleep(0.01)\n    return case.input\n"
+    )
+    await stage.declare(suite(lab), agent_DOT_py=writes_down(code), cases_DOT_jsonl=cases(["a", "b"]))
+    stage.planner()
+    stage.worker()
+    stage.scorer()
+    await stage.until(lambda now: now.scored == 1)
+    (url, over), (same, key) = await told(stage, "a"), await told(stage, "b")
+    assert same == url
     body = {"model": "lab-1", "messages": [{"role": "user", "content": "hi"}]}
     async with httpx.AsyncClient() as client:
-        for given in (f"Bearer {key}", f"Bearer {KEY}", "", key):
-            for path in ("chat/completions", "models"):
-                sending = client.request("POST" if "/" in path else "GET", f"{url}/{path}", json=body,
-                                         headers={"Authorization": given})  # fmt: skip
-                answer = await sending
-                assert answer.status_code == 401
-                assert answer.json()["error"]["code"] == "invalid_api_key"
-        elsewhere = await client.post(f"{url}/responses", json={})
+
+        async def tried(method: str, path: str, authorization: str) -> httpx.Response:
+            return await client.request(method, f"{url}/{path}", json=body, headers={"Authorization": authorization})
+
+        for given in (f"Bearer {over}", f"Bearer {KEY}", f"Basic {key}", ""):
+            for answer in (await tried("POST", "chat/completions", given), await tried("GET", "models", given)):
+                assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
+        listed = await tried("GET", "models", f"Bearer {key}")
+        assert [one["id"] for one in listed.json()["data"]] == ["lab-1"]
+        elsewhere = await tried("POST", "responses", f"Bearer {key}")
         assert elsewhere.status_code == 404
         assert "POST /v1/chat/completions" in elsewhere.json()["error"]["message"]
-    assert asked(lab) == 0
     place = urlsplit(url)
     assert place.hostname == "127.0.0.1"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", place.port), timeout=10)
+    (stage.root / "suite" / "go.told").touch()
+    assert (await stage.closed()).bins == {"pass": 2, "fail": 0}
+    assert asked(lab) == 0
 
 
 @IN_MEMORY
