@@ -39,7 +39,7 @@ from tests.waiting import PATIENCE
 from workers.catalogue import Catalogue
 from workers.consumer import Consumer
 from workers.runtime import SystemRuntime
-from workers.tools.serving import Together, Toolroom
+from workers.tools.serving import JointConsumer, Toolroom
 from workers.worker import Worker
 
 KEYS = BatchKeys(Plane.LIVE, BATCH)
@@ -168,7 +168,7 @@ def _toolworker(stage: Stage, other: Any) -> Process:  # noqa: ANN401 - a bus
     catalogue = Catalogue(bus, stage.suite, BATCH)
     worker = Worker(bus, runtime, name, stage.root / "work" / name, tools_of=room.tools_of(bus, runtime))
     runs = Consumer(bus, runtime, Group.WORKER, name, catalogue, worker, quarantine=room.quarantine)
-    return stage._start(fragile, cast("Any", Together([runs, room.consumer(other, runtime, name, catalogue)])))
+    return stage._start(fragile, cast("Any", JointConsumer([runs, room.consumer(other, runtime, name, catalogue)])))
 
 
 # --- calls of scripts -----------------------------------------------------------------------------------------

@@ -24,8 +24,7 @@ from bus.artifacts import ArtifactStore, DirectoryArtifacts
 from bus.errors import ArtifactNotFound, ArtifactUnreachable, MachineError, ProcessSpent
 from bus.port import BatchStatus, Bus, Counters, Group, RunState
 from bus.redis_bus import RedisBus
-from bus.rests import Resting as Resting_
-from bus.rests import Rests
+from bus.rests import Resting, Rests
 from bus.server import unix_url
 from bus.target import Target
 from bus.types import BatchId, ConsumerId, Digest, Plane, RunId
@@ -40,8 +39,8 @@ from workers.consumer import Consumer
 from workers.namesakes import Namesakes
 from workers.news.rests import RestNews
 from workers.planner import Planner
+from workers.processes.breaker import Breaker, Rest
 from workers.processes.machine import Disks, fault_of, insisted, machine_error
-from workers.processes.resting import Rest, Resting
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
 from workers.solving import _PythonSolver
@@ -383,7 +382,7 @@ async def test_a_machine_that_breaks_where_its_own_look_does_not_see_it_costs_a_
     machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """All others are busy for long: it had the same run twenty times, and that was a hole."""
-    monkeypatch.setattr(Resting, "seconds", 0.0)
+    monkeypatch.setattr(Breaker, "seconds", 0.0)
     code = IS_BUSY.replace("GO", str(tmp_path / "go"))
     toml = PLAIN.replace("300ms", "5s").replace("concurrency = 4", "concurrency = 1")
     await machines.declare(toml, code, "".join(CASES.splitlines(keepends=True)[:2]))
@@ -442,7 +441,7 @@ async def test_who_is_stopped_while_it_looks_at_its_disk_hands_back_what_it_held
     The next one, before it takes another, took for ever.
     """
     if looks == 2:
-        monkeypatch.setattr(Resting, "seconds", 0.0)
+        monkeypatch.setattr(Breaker, "seconds", 0.0)
     await machines.declare(PLAIN.replace("300ms", "60s"), FILLS, CASES.splitlines(keepends=True)[0])
     disks = _Hangs([])
     broken = machines.start("broken", Worker, disks=disks)
@@ -457,7 +456,7 @@ async def test_the_only_machine_ends_a_run_that_it_cannot_do_behind_all_others(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It rested twenty-five times for it. What it can do is done."""
-    monkeypatch.setattr(Resting, "seconds", 0.0)
+    monkeypatch.setattr(Breaker, "seconds", 0.0)
     await machines.declare(PLAIN.replace("300ms", "5s"), FILLS_ONE)
     machines.start("only", Worker, own=Disks([machines.root]))
     machines.start("scorer", ScorerRole)
@@ -618,29 +617,29 @@ async def test_it_rests_longer_each_time_and_begins_with_one() -> None:
         if still:
             raise MachineError("still full")
 
-    resting = Resting(clock, tell)
-    assert (resting.is_on, resting.room(8, 0)) == (False, 8)
-    await resting.begin(machine_error("full", recheck), 10.0)
-    await resting.begin(machine_error("another word for it"), 10.0)  # of a run that was under way beside it
+    breaker = Breaker(clock, tell)
+    assert (breaker.is_on, breaker.room(8, 0)) == (False, 8)
+    await breaker.begin(machine_error("full", recheck), 10.0)
+    await breaker.begin(machine_error("another word for it"), 10.0)  # of a run that was under way beside it
     assert told == [Rest("full", 10.0)]
     for seconds in (20.0, 40.0, 80.0, 120.0, 120.0):
-        clock.at += resting.seconds
-        await resting.look()
-        assert resting.is_on
+        clock.at += breaker.seconds
+        await breaker.look()
+        assert breaker.is_on
         assert told[-1] == Rest("still full", seconds)
     still = False
-    clock.at += resting.seconds
-    await resting.look()
-    assert (resting.is_on, resting.tries, resting.room(8, 0), resting.room(8, 1)) == (False, True, 1, 0)
-    await resting.begin(machine_error("full after all"), 10.0)
+    clock.at += breaker.seconds
+    await breaker.look()
+    assert (breaker.is_on, breaker.tries, breaker.room(8, 0), breaker.room(8, 1)) == (False, True, 1, 0)
+    await breaker.begin(machine_error("full after all"), 10.0)
     assert told[-1] == Rest("full after all", 120.0), "what did not help does not count as a recovery"
-    clock.at += resting.seconds
-    await resting.look()
-    assert not resting.has_lasted(9.0)
-    assert resting.has_lasted(10.0)
-    await resting.went_well()
-    assert (told[-1:], resting.why, resting.room(8, 1)) == ([None], "", 8)
-    await resting.begin(machine_error("full"), 10.0)
+    clock.at += breaker.seconds
+    await breaker.look()
+    assert not breaker.has_lasted(9.0)
+    assert breaker.has_lasted(10.0)
+    await breaker.went_well()
+    assert (told[-1:], breaker.why, breaker.room(8, 1)) == ([None], "", 8)
+    await breaker.begin(machine_error("full"), 10.0)
     assert told[-1] == Rest("full", 10.0)
 
 
@@ -774,16 +773,16 @@ async def test_what_is_in_the_way_for_a_moment_is_tried_again() -> None:
 
 async def test_a_run_says_again_that_all_rests_when_a_longer_rest_begins() -> None:
     """It was said once, in the first second, and never again in the hour that nothing was done."""
-    resting: list[Resting_] = []
+    resting: list[Resting] = []
 
     class Bus:
         class rests:  # noqa: N801 - an attribute of the bus
             @staticmethod
-            async def all() -> list[Resting_]:
+            async def all() -> list[Resting]:
                 return resting
 
     async def said(why: str, seconds: float) -> list[str]:
-        resting[:] = [Resting_(ConsumerId("w"), "there", why, seconds)] if why else []
+        resting[:] = [Resting(ConsumerId("w"), "there", why, seconds)] if why else []
         return await news.news(cast("Any", None))
 
     news = RestNews(cast("Any", Bus))

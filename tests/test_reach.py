@@ -195,7 +195,7 @@ async def test_a_machine_that_alone_does_not_reach_the_endpoint_loses_no_run(
         consumer = cast("Consumer", stage.processes[-1].role)
         stage.worker(name="sound")
         stage.scorer()
-        await until(lambda: consumer._resting.is_on, "it rests")
+        await until(lambda: consumer._breaker.is_on, "it rests")
         (stage.root / "suite" / "enough.log").touch()
         counters = await stage.closed()
         assert (counters.holes, counters.reserved) == (0, 0)
@@ -246,7 +246,7 @@ async def test_a_machine_without_a_network_asks_nobody_for_a_retry(
         await lost(stage)
         stage.scorer()
         consumer = stage.processes[-2].role
-        await until(lambda: consumer._resting.is_on, "it rests")  # type: ignore[union-attr]
+        await until(lambda: consumer._breaker.is_on, "it rests")  # type: ignore[union-attr]
         ways["lost"] = False
         counters = await stage.closed()
         assert (counters.holes, counters.bins["pass"]) == (0, 1)
@@ -268,7 +268,7 @@ async def test_a_fleet_without_a_resolver_ends_its_batch(stage: ModelStage, monk
         await lost(stage)
         stage.scorer()
         consumer = stage.processes[-2].role
-        await until(lambda: consumer._resting.is_on, "it rests")  # type: ignore[union-attr]
+        await until(lambda: consumer._breaker.is_on, "it rests")  # type: ignore[union-attr]
         counters = await stage.closed()
         assert counters.hole_reasons == {"endpoint_error": 2}
 

@@ -28,7 +28,7 @@ from workers.consumer import Consumer
 from workers.planner import Planner
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
-from workers.tools.serving import Together, Toolroom
+from workers.tools.serving import JointConsumer, Toolroom
 from workers.worker import Worker
 
 __all__ = ["stage"]
@@ -104,7 +104,7 @@ async def test_roles_that_serve_one_batch_after_another_remember_none_that_has_e
     tools = room.consumer(buses[0], runtime, ConsumerId("w"), catalogues[0])
     runs = Consumer(buses[0], runtime, Group.WORKER, ConsumerId("w"), catalogues[0], worker, opened=buses[0].opened)
     scores = Consumer(buses[1], runtime, Group.SCORER, ConsumerId("s"), catalogues[1], scorer, opened=buses[1].opened)
-    async with _at_work([Together([runs, tools]), scores, planner], buses):
+    async with _at_work([JointConsumer([runs, tools]), scores, planner], buses):
         for name in (BatchId("over-1"), BatchId("over-2")):
             assert (await buses[2].create(spec_of(suite, name))).applied
             while name in await buses[2].batches():
@@ -114,7 +114,9 @@ async def test_roles_that_serve_one_batch_after_another_remember_none_that_has_e
 
 
 @contextlib.asynccontextmanager
-async def _at_work(roles: Sequence[Consumer | Together | Planner], buses: Sequence[RedisBus]) -> AsyncIterator[None]:
+async def _at_work(
+    roles: Sequence[Consumer | JointConsumer | Planner], buses: Sequence[RedisBus]
+) -> AsyncIterator[None]:
     """These roles, until the block ends."""
     tasks = [asyncio.create_task(role.run()) for role in roles]
     try:
@@ -141,7 +143,7 @@ async def test_a_worker_and_a_scorer_remember_no_suite_of_which_all_batches_have
     runtime, who = SystemRuntime(), ConsumerId("c")
     worker = Worker(buses[0], runtime, who, tmp_path / "w")
     scorer = ScorerRole(buses[1], runtime, who, tmp_path / "s")
-    roles: list[Consumer | Together | Planner] = [
+    roles: list[Consumer | JointConsumer | Planner] = [
         Consumer(buses[0], runtime, Group.WORKER, who, Catalogue(buses[0]), worker),
         Consumer(buses[1], runtime, Group.SCORER, who, Catalogue(buses[1]), scorer),
         Planner(buses[2], runtime, who, Catalogue(buses[2])),

@@ -31,7 +31,7 @@ from workers.consumer import Consumer
 from workers.results.status import show_one
 from workers.runtime import SystemRuntime
 from workers.tools.observing import UNDONE
-from workers.tools.serving import Together, Toolroom
+from workers.tools.serving import JointConsumer, Toolroom
 from workers.tools.slots import Slot
 from workers.worker import Worker
 
@@ -528,7 +528,7 @@ async def test_one_worker_alone_executes_what_its_own_runs_wait_for(crew: Crew) 
     room, catalogue = Toolroom(), Catalogue(bus, crew.suite, BATCH)
     worker = Worker(bus, runtime, name, crew.root / "work", tools_of=room.tools_of(bus, runtime))
     runs = Consumer(bus, runtime, Group.WORKER, name, catalogue, worker)
-    both = asyncio.create_task(Together([runs, room.consumer(beside, runtime, name, catalogue)]).run())
+    both = asyncio.create_task(JointConsumer([runs, room.consumer(beside, runtime, name, catalogue)]).run())
     try:
         await crew.closed()
         await soon(both)
@@ -563,7 +563,7 @@ async def test_when_one_of_a_roles_consumers_fails_the_other_stops_and_the_failu
     """A worker that claims runs but executes no tools would look alive."""
     other = _Failing(None)
     with pytest.raises(ServerUnreachable, match="gone"):
-        await soon(Together([other, _Failing(ServerUnreachable("gone"))]).run())
+        await soon(JointConsumer([other, _Failing(ServerUnreachable("gone"))]).run())
     assert other.told.is_set()
 
 

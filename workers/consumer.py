@@ -10,7 +10,7 @@ give:   a run that only waits, for room at an endpoint or for its tool calls, go
 wait:   what cannot be claimed yet stays ours and is renewed, but takes no slot: what it waits for may need that one.
         Meanwhile nothing new is read; it would wait, too.
 rest:   a machine on which one could not be driven (its disk is full, say) hands it back and takes nothing for a while.
-        It would be the quickest of all to fail at the next one, and the one after (`workers.processes.resting`).
+        It would be the quickest of all to fail at the next one, and the one after (`workers.processes.breaker`).
         Where so many machines have done so that it must be the run, the run is ended, and the machine goes on.
         A process that has no file left to open ends: no rest closes what the suite's code left open.
 fenced: a beat that is refused cancels the task that held the lease. CancelledError is no Exception, so a solver
@@ -33,8 +33,8 @@ from workers.catalogue import Served
 from workers.closing import Closable, close
 from workers.intake import LONGEST_READ_MS, Intake
 from workers.lease import Holding, Lease
+from workers.processes.breaker import Breaker, Told
 from workers.processes.machine import Disks, fault_of, machine_error, spent
-from workers.processes.resting import Resting, Told
 from workers.quarantine import Owner, Quarantine
 from workers.suite import Suite
 from workers.waiting import Opened, pause, unless
@@ -116,7 +116,7 @@ class Consumer:
         itself sees to it that a suspect is alone. `quarantine`: the process's; by default no other consumer is in it.
         `opened`: waits, at most so many seconds, until there may be a batch to serve; by default the clock alone does.
         `disks`: those that must have room before anything is taken; by default none is looked at. `told`: see
-        `Resting`.
+        `Breaker`.
         """
         self._bus, self._runtime, self._group, self._name = bus, runtime, group, name
         self._catalogue, self._handler, self._given_slots = catalogue, handler, slots
@@ -134,7 +134,7 @@ class Consumer:
             bus, runtime, group, name, self._holding, self._quarantine, self._stopping, independent=independent
         )
         self._failure: EvalbusError | None = None
-        self._resting, self._disks, self._looked_at_disks = Resting(runtime, told), disks, float("-inf")
+        self._breaker, self._disks, self._looked_at_disks = Breaker(runtime, told), disks, float("-inf")
 
     def stop(self) -> None:
         """Take nothing new and hand back what is held."""
@@ -188,8 +188,8 @@ class Consumer:
             elif not self._served:
                 await pause(self._stopping, _LONGEST_PAUSE)
             elif await self._rests():
-                await pause(self._stopping, min(max(self._resting.seconds, _SHORTEST), _LONGEST_PAUSE))
-            elif (free := self._resting.room(free, len(self._tried()))) <= 0:
+                await pause(self._stopping, min(max(self._breaker.seconds, _SHORTEST), _LONGEST_PAUSE))
+            elif (free := self._breaker.room(free, len(self._tried()))) <= 0:
                 if all(self._only_waits(lease) for lease in self._holding.values()):
                     for lease in await self._intake.take_over(self._served, 1):
                         self._start(lease)
@@ -200,17 +200,17 @@ class Consumer:
 
     async def _rests(self) -> bool:
         """Whether this machine takes nothing now."""
-        resting = self._resting
-        if resting.is_on and not resting.seconds:
-            await unless(self._stopping, resting.look())  # it may take for ever
-            if resting.is_on:
+        breaker = self._breaker
+        if breaker.is_on and not breaker.seconds:
+            await unless(self._stopping, breaker.look())  # it may take for ever
+            if breaker.is_on:
                 self._failure = self._failure or spent()
-        if not resting.is_on and (why := self._full_disk()):
+        if not breaker.is_on and (why := self._full_disk()):
             recheck = self._disks.recheck if self._disks is not None else None
-            await resting.begin(machine_error(why, recheck), min(one.lease for one in self._served))
-        if any(resting.has_lasted(self._runtime.now() - since) for since in self._tried()):
-            await resting.went_well()
-        return resting.is_on
+            await breaker.begin(machine_error(why, recheck), min(one.lease for one in self._served))
+        if any(breaker.has_lasted(self._runtime.now() - since) for since in self._tried()):
+            await breaker.went_well()
+        return breaker.is_on
 
     def _full_disk(self) -> str:
         """Which disk has no room, as of a second ago."""
@@ -247,7 +247,7 @@ class Consumer:
     # --- holding -----------------------------------------------------------------------------------------
 
     def _start(self, lease: Lease) -> None:
-        if self._resting.tries:
+        if self._breaker.tries:
             lease.tries = self._runtime.now()
         self._holding[lease.entry.batch, lease.entry.id] = lease
         lease.task = asyncio.create_task(self._drive(lease))
@@ -271,7 +271,7 @@ class Consumer:
         else:
             was_driven = self._independent or (lease.ref is not None and not lease.fenced)
             if was_driven and lease.tries is not None:
-                await self._resting.went_well()
+                await self._breaker.went_well()
         finally:
             self._holding.pop((entry.batch, entry.id), None)
             self._freed.set()
@@ -297,7 +297,7 @@ class Consumer:
             # Not the solver's and not the scorer's doing: those are holes. The entry stays pending, so that another
             # machine may fare better; if none does, it ends as poison.
             log.exception("handler.broke", batch=entry.batch, run=entry.run)
-            await self._resting.begin(error, lease.served.lease)
+            await self._breaker.begin(error, lease.served.lease)
 
     async def _hand_back(self, lease: Lease, fault: MachineError) -> None:
         """Let another machine have it, at once and uncounted, and rest: first, or a slot here would take it again."""
@@ -306,14 +306,14 @@ class Consumer:
             fault.recheck = self._disks.recheck
         log.warning("machine.unfit", batch=entry.batch, run=entry.run, why=str(fault))
         try:
-            is_why = await self._resting.begin(fault, lease.served.lease)
+            is_why = await self._breaker.begin(fault, lease.served.lease)
             await _look(fault, lease.served.lease)
         except asyncio.CancelledError:  # a disk that hangs is what machines are stopped for
             if not lease.fenced:
                 await self._give_back(lease)
             raise
         if not await self._give_back(lease, fault) and is_why:
-            await self._resting.end()
+            await self._breaker.end()
 
     async def _give_back(self, lease: Lease, fault: MachineError | None = None) -> bool:
         try:

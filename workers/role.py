@@ -47,7 +47,7 @@ from workers.redaction import hide_access
 from workers.runtime import SystemRuntime
 from workers.scorer import ScorerRole
 from workers.suite import Suite, load_suite
-from workers.tools.serving import Together, Toolroom
+from workers.tools.serving import JointConsumer, Toolroom
 from workers.worker import Worker
 
 __all__ = ["run_role"]
@@ -175,7 +175,7 @@ async def _built(
         )  # fmt: skip
         tools = room.consumer(beside, runtime, name, catalogue, telling(bus, ConsumerId(f"{name} (tools)")))
         try:
-            yield _Built(Together([runs, tools]), [bus, beside])
+            yield _Built(JointConsumer([runs, tools]), [bus, beside])
         finally:
             await worker.aclose()
             await room.aclose()
@@ -208,7 +208,7 @@ async def _until_stopped(built: _Built, catalogue: Catalogue, tell: Tell, name: 
         asyncio.get_running_loop().add_signal_handler(number, stop)
     log.info("role.started")
     unwatched = contextlib.nullcontext()  # a planner runs no code of a suite's
-    with watching(role.patience, role.lease, tell, name) if isinstance(role, Consumer | Together) else unwatched:
+    with watching(role.patience, role.lease, tell, name) if isinstance(role, Consumer | JointConsumer) else unwatched:
         await role.run()
     log.info("role.ended", stopped=told.is_set())
     return not told.is_set()

@@ -4,7 +4,7 @@ An evaluation tells a candidate's failure by an error, and a machine fails by er
 at once, and so the machine that has it takes the next run, and the one after: one of fifty eats a whole batch, as holes
 or, where a test's exit code says no more than "not 0", as verdicts. So whoever meets an error asks here whose it is. A
 `MachineError` goes past everything that makes holes, to the consumer, which hands the run back and rests
-(`workers.processes.resting`).
+(`workers.processes.breaker`).
 
 What stands in a list below is the system's word for a machine that takes no more. What does not (no such file, not
 permitted) may be anybody's, and is judged where it is known which directory it was about.

@@ -9,7 +9,7 @@ from bus.errors import ReplyError
 from bus.rests import Resting
 from bus.types import ConsumerId
 from workers.naming import this_host
-from workers.processes.resting import Rest, Told
+from workers.processes.breaker import Rest, Told
 
 if TYPE_CHECKING:
     from bus.cluster import ServerBus

@@ -22,7 +22,7 @@ from workers.simulating.line import Line
 from workers.simulating.process import Process
 from workers.simulating.setting import BATCH
 from workers.suite import Suite
-from workers.tools.serving import Together, Toolroom
+from workers.tools.serving import JointConsumer, Toolroom
 from workers.worker import Worker
 
 __all__ = ["Role", "planner", "scorer", "worker"]
@@ -98,7 +98,7 @@ def worker(process: Process, suite: Suite, name: ConsumerId, work: Path, tell: C
     runs = Consumer(bus, runtime, Group.WORKER, name, catalogue, observed, quarantine=room.quarantine)
     if not any(tool.from_stream for tool in suite.tools.values()):
         return runs
-    return Together([runs, room.consumer(cast("Bus", Line(process)), runtime, name, catalogue)])
+    return JointConsumer([runs, room.consumer(cast("Bus", Line(process)), runtime, name, catalogue)])
 
 
 def scorer(process: Process, suite: Suite, name: ConsumerId, work: Path, tell: Callable[[str], None]) -> Role:

@@ -13,7 +13,7 @@ from workers import usercode
 from workers.catalogue import Catalogue, Served
 from workers.consumer import Consumer
 from workers.conversation import Conversation
-from workers.processes.resting import Told
+from workers.processes.breaker import Told
 from workers.quarantine import Quarantine
 from workers.suite import Suite
 from workers.tools.executor import Executor
@@ -22,7 +22,7 @@ from workers.tools.toolbox import Toolboxes
 from workers.tools.waking import Wakings
 from workers.workspace import Workspace
 
-__all__ = ["SLOTS", "Together", "Toolroom", "ToolsOf"]
+__all__ = ["SLOTS", "JointConsumer", "Toolroom", "ToolsOf"]
 
 ToolsOf: TypeAlias = Callable[[Served, Conversation, Workspace], Tools]
 
@@ -100,7 +100,7 @@ class _ToolBatches:
         return await self._catalogue.ended()
 
 
-class Together:
+class JointConsumer:
     """Consumers that are one role: they stop together, and when one fails, all do."""
 
     def __init__(self, consumers: Sequence[_Consumer]) -> None:

@@ -26,7 +26,7 @@ from bus.errors import EvalbusError, MachineError
 from bus.port import Runtime
 from workers.redaction import redacted
 
-__all__ = ["Rest", "Resting", "Told"]
+__all__ = ["Breaker", "Rest", "Told"]
 
 log = structlog.get_logger("evalbus.consumer")
 
@@ -47,7 +47,7 @@ Told: TypeAlias = Callable[[Rest | None], Awaitable[None]]
 """Tells the fleet that a consumer rests, and that it serves again. Raises nothing."""
 
 
-class Resting:
+class Breaker:
     """See the module's text."""
 
     def __init__(self, runtime: Runtime, told: Told | None = None) -> None:
