@@ -28,6 +28,7 @@ from bus.values import (
     Group,
     Held,
     Judgement,
+    NextRuns,
     Ref,
     RunEnd,
     RunRow,
@@ -53,6 +54,7 @@ __all__ = [
     "Judgement",
     "ModelCall",
     "ModelReply",
+    "NextRuns",
     "Outcome",
     "Receipt",
     "Ref",
@@ -140,34 +142,10 @@ class Bus(CallSteps, ToolSteps, Protocol):
     async def create(self, spec: BatchSpec) -> Decision:
         """Declare a batch: `commit`, `duplicate` for the same declaration, `reject batch_mismatch` for another."""
 
-    async def admit(
-        self,
-        batch: BatchId,
-        cursor: int,
-        runs: Sequence[RunId],
-        read: Sequence[Entry],
-        consumer: ConsumerId,
-        candidate: str,
-        judge: str,
-        expected: int = 0,
-    ) -> Decision:
-        """Admit the next runs from `cursor` on while there is room. Answer: admitted, cursor, why_stopped.
+    async def admit(self, batch: BatchId, next_runs: NextRuns) -> Decision:
+        """Admit the next runs while there is room. Answer: admitted, cursor, why_stopped."""
 
-        `expected`: tokens that one run is thought to cost; a run is admitted while the budget has room for it.
-        """
-
-    async def adopt(
-        self,
-        batch: BatchId,
-        source: BatchId,
-        cursor: int,
-        runs: Sequence[RunId],
-        read: Sequence[Entry],
-        consumer: ConsumerId,
-        candidate: str,
-        judge: str,
-        expected: int = 0,
-    ) -> Decision:
+    async def adopt(self, batch: BatchId, source: BatchId, next_runs: NextRuns) -> Decision:
         """As `admit`, for a batch that scores a closed one anew: its runs come as they were sealed there.
 
         What was never sealed there is the same hole here. The source is read and never written to.

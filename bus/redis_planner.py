@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bus.errors import ReplyError
-from bus.port import LIMITS, BatchSpec, Entry, Group
+from bus.port import LIMITS, BatchSpec, Group, NextRuns
 from bus.redis_steps import Steps
-from bus.types import BatchId, ConsumerId, Decision, EntryId, RunId, Verb
+from bus.types import BatchId, Decision, EntryId, RunId, Verb
 
 __all__ = ["PlannerSteps"]
 
@@ -52,67 +52,29 @@ class PlannerSteps(Steps):
             await self._bell.ring(spec.batch)
         return decision
 
-    async def admit(
-        self,
-        batch: BatchId,
-        cursor: int,
-        runs: Sequence[RunId],
-        read: Sequence[Entry],
-        consumer: ConsumerId,
-        candidate: str,
-        judge: str,
-        expected: int = 0,
-    ) -> Decision:
-        """Admit the next runs from `cursor` on while there is room. Answer: admitted, cursor, why_stopped."""
-        runs = runs[:_ADMIT_AT_ONCE]
-        keys = self.keys(batch)
-        return await self._step(
-            "admit",
-            batch,
-            extra_keys={"rows": [keys.run(run) for run in runs]},
-            extra_argv={"items": [*runs, *(entry.id for entry in read)]},
-            command_id=self._runtime.token(),
-            consumer=consumer,
-            cursor=cursor,
-            runs=len(runs),
-            entries=len(read),
-            candidate=candidate,
-            judge=judge,
-            expected=expected,
-        )
+    async def admit(self, batch: BatchId, next_runs: NextRuns) -> Decision:
+        """Admit the next runs while there is room. Answer: admitted, cursor, why_stopped."""
+        next_runs, own = next_runs.first(_ADMIT_AT_ONCE), self.keys(batch)
+        keys = {"rows": [own.run(run) for run in next_runs.runs]}
+        return await self._let_in("admit", batch, next_runs, keys, next_runs.as_fields())
 
-    async def adopt(
-        self,
-        batch: BatchId,
-        source: BatchId,
-        cursor: int,
-        runs: Sequence[RunId],
-        read: Sequence[Entry],
-        consumer: ConsumerId,
-        candidate: str,
-        judge: str,
-        expected: int = 0,
+    async def adopt(self, batch: BatchId, source: BatchId, next_runs: NextRuns) -> Decision:
+        """Take over the next runs of a closed batch, as they were sealed there."""
+        next_runs, own, theirs = next_runs.first(_ADMIT_AT_ONCE), self.keys(batch), self.keys(source)
+        rows = [side.run(run) for side in (own, theirs) for run in next_runs.runs]
+        keys, fields = {"source": theirs.batch_row, "rows": rows}, {"source": source, **next_runs.as_fields()}
+        return await self._let_in("adopt", batch, next_runs, keys, fields)
+
+    async def _let_in(
+        self, step: str, batch: BatchId, next_runs: NextRuns, keys: Mapping[str, object], fields: Mapping[str, Any]
     ) -> Decision:
-        """Take over the next runs of a closed batch from `cursor` on, as they were sealed there."""
-        runs = runs[:_ADMIT_AT_ONCE]
-        own, theirs = self.keys(batch), self.keys(source)
         return await self._step(
-            "adopt",
+            step,
             batch,
-            extra_keys={
-                "source": theirs.batch_row,
-                "rows": [*(own.run(run) for run in runs), *(theirs.run(run) for run in runs)],
-            },
-            extra_argv={"items": [*runs, *(entry.id for entry in read)]},
+            extra_keys=keys,
+            extra_argv={"items": [*next_runs.runs, *(entry.id for entry in next_runs.read)]},
             command_id=self._runtime.token(),
-            consumer=consumer,
-            source=source,
-            cursor=cursor,
-            runs=len(runs),
-            entries=len(read),
-            candidate=candidate,
-            judge=judge,
-            expected=expected,
+            **fields,
         )
 
     async def abandon(self, batch: BatchId, cursor: int, runs: Sequence[RunId], why: str) -> Decision:

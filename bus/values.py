@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from bus.types import BatchId, Digest, EntryId, Gen, LeaseId, Plane, RunId
+from bus.types import BatchId, ConsumerId, Digest, EntryId, Gen, LeaseId, Plane, RunId
 
 __all__ = [
     "FREE_HAND_BACKS",
@@ -30,6 +30,7 @@ __all__ = [
     "Group",
     "Held",
     "Judgement",
+    "NextRuns",
     "PartOf",
     "Ref",
     "RunEnd",
@@ -249,6 +250,34 @@ class Entry:
     run: RunId
     fields: Mapping[str, str]
     deliveries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NextRuns:
+    """The next runs of a batch, as a planner lets them in."""
+
+    cursor: int
+    """Where the first of them stands in the suite's order."""
+    runs: Sequence[RunId]
+    read: Sequence[Entry]
+    """Wake-ups that are acknowledged with it."""
+    consumer: ConsumerId
+    candidate: str
+    judge: str
+    """With `candidate`: whom each run's score is bound to."""
+    expected: int = 0
+    """Tokens that one run is thought to cost; a run is admitted while the budget has room for it."""
+
+    def first(self, count: int) -> NextRuns:
+        """The same of so many runs at most."""
+        return replace(self, runs=self.runs[:count])
+
+    def as_fields(self) -> dict[str, Any]:
+        """What its step is given beside the runs' and the wake-ups' names."""
+        return {
+            "consumer": self.consumer, "cursor": self.cursor, "runs": len(self.runs), "entries": len(self.read),
+            "candidate": self.candidate, "judge": self.judge, "expected": self.expected,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

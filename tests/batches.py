@@ -22,7 +22,7 @@ from bus.entries import Entries
 from bus.errors import ReplyError
 from bus.keys import BatchKeys, bell, registry
 from bus.link import Door
-from bus.port import BatchSpec, Entry, Group, Judgement, Ref
+from bus.port import BatchSpec, Entry, Group, Judgement, NextRuns, Ref
 from bus.recorded import Part
 from bus.redis_bus import RedisBus
 from bus.replies import hash_of
@@ -110,7 +110,9 @@ async def one_over_another(address: Address) -> AsyncIterator[tuple[Batch, Batch
         await first.closed()
         second = await Batch.open(address, runs=1, name="second", source="first")
         stack.push_async_callback(second.aclose)
-        adopted = await second.bus.adopt(second.name, first.name, 0, first.runs, [], P1, "candidate", "strict")
+        adopted = await second.bus.adopt(
+            second.name, first.name, NextRuns(0, first.runs, [], P1, "candidate", "strict")
+        )
         assert adopted.applied
         yield first, second
 
@@ -196,7 +198,7 @@ class Batch:
         """The next runs from the cursor on: as many as there are, or `count`."""
         cursor = int(await self.batch_field("cursor"))
         ahead = self.runs[cursor:] if count is None else self.runs[cursor : cursor + count]
-        return await self.bus.admit(self.name, cursor, ahead, read, P1, "candidate", "judge")
+        return await self.bus.admit(self.name, NextRuns(cursor, ahead, read, P1, "candidate", "judge"))
 
     async def delivered(self, consumer: ConsumerId = W1, group: Group = Group.WORKER) -> Entry:
         """The next new entry of a group, given to `consumer`."""

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from bus.partitions import taken_by
-from bus.port import BatchSpec
+from bus.port import BatchSpec, NextRuns
 from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import BatchId, ConsumerId, Digest, RunId
@@ -45,7 +45,9 @@ async def parts_on(server: Target, specs: Sequence[BatchSpec]) -> AsyncIterator[
             batch = await Batch.open(server.address(), name=one.batch, **fields)
             stack.push_async_callback(batch.aclose)
             runs = taken_by(one.part, RUNS)
-            assert (await batch.bus.admit(one.batch, 0, runs, (), ConsumerId("p"), "candidate", "judge")).applied
+            assert (
+                await batch.bus.admit(one.batch, NextRuns(0, runs, (), ConsumerId("p"), "candidate", "judge"))
+            ).applied
             found.append(batch)
         yield found
 

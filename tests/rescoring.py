@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from bus.port import RunRow
+from bus.port import NextRuns, RunRow
 from bus.types import BatchId, ConsumerId, Decision, RunId
 from tests.judge_stage import JudgeStage
 from tests.model_stage import InMemory, OnServer
@@ -56,7 +56,7 @@ class Rescoring(JudgeStage):
 
     async def adopt(self, *runs: RunId, cursor: int = 0, source: BatchId = BATCH) -> Decision:
         """One step of a planner's."""
-        return await self.bus.adopt(NEW, source, cursor, runs, [], ConsumerId("p"), "candidate", "judge")
+        return await self.bus.adopt(NEW, source, NextRuns(cursor, runs, [], ConsumerId("p"), "candidate", "judge"))
 
 
 async def over_a_first(place: InMemory | OnServer, directory: Path) -> Rescoring:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from bus.chain import EMPTY_HEAD, next_head
-from bus.port import BatchSpec, Counters, Entry, Group, Held, Judgement, Receipt, Ref, RunRow, RunState
+from bus.port import BatchSpec, Counters, Entry, Group, Held, Judgement, NextRuns, Receipt, Ref, RunRow, RunState
 from bus.snapshot import Snapshot
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId, RunId
 from tests.twins import Side, Twins
@@ -157,7 +157,8 @@ class LifeSession:
             "admit",
             f"{runs} at {cursor}, {len(read)} read",
             lambda side: side.bus.admit(
-                self.batch, cursor, runs, [one.on(side, self.batch) for one in read], CONSUMERS[0], "cand", "judge"
+                self.batch,
+                NextRuns(cursor, runs, [one.on(side, self.batch) for one in read], CONSUMERS[0], "cand", "judge"),
             ),
         )
 

@@ -15,7 +15,7 @@ from bus.connection import Endpoint, check_fit
 from bus.errors import InputError, ServerUnfit, ServerUnreachable
 from bus.history import read_history
 from bus.keys import SHARDS, shard_of, slot_of
-from bus.port import BatchSpec, BatchStatus, Entry, Group, Held, Ref
+from bus.port import BatchSpec, BatchStatus, Entry, Group, Held, NextRuns, Ref
 from bus.server_url import parse_url
 from bus.target import Cluster, Target, Tls
 from bus.types import BatchId, ConsumerId, Decision, Digest, Gen, LeaseId, Plane, RunId, Verb
@@ -77,7 +77,7 @@ async def declared(bus: ShardedBus, batch: BatchId, runs: int = 2, **more: objec
     )  # fmt: skip
     assert (await bus.create(replace(spec, **more))).verb is Verb.COMMIT  # type: ignore[arg-type]
     names = [RunId(f"c{number}#1") for number in range(runs)]
-    assert (await bus.admit(batch, 0, names, (), ConsumerId("p"), "candidate", "judge")).verb is Verb.COMMIT
+    assert (await bus.admit(batch, NextRuns(0, names, (), ConsumerId("p"), "candidate", "judge"))).verb is Verb.COMMIT
     return names
 
 
@@ -284,7 +284,9 @@ async def test_a_read_waits_for_whichever_shard_has_something_first(six: Cluster
             return await asyncio.to_thread(lambda: any(blocked(one) for one in six.alive))
 
         await eventually(waits, "the read to wait somewhere")
-        assert (await bus.admit(late, 2, [RunId("late#1")], (), ConsumerId("p"), "c", "j")).verb is Verb.COMMIT
+        assert (
+            await bus.admit(late, NextRuns(2, [RunId("late#1")], (), ConsumerId("p"), "c", "j"))
+        ).verb is Verb.COMMIT
         async with asyncio.timeout(PATIENCE):
             assert [(entry.batch, entry.run) for entry in await reading] == [(late, "late#1")]
 

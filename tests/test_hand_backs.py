@@ -20,7 +20,7 @@ from bus.checker import Checker
 from bus.errors import ArtifactNotFound
 from bus.export import export
 from bus.memory.bus import MemoryBus, MemoryWorld
-from bus.port import BatchSpec, Group, Ref, RunState
+from bus.port import BatchSpec, Group, NextRuns, Ref, RunState
 from bus.redis_bus import RedisBus
 from bus.replay.replayed import Replay
 from bus.scripts import script
@@ -133,7 +133,7 @@ async def laid(target: Target, stage: Group, *, alone: bool = False) -> AsyncIte
     table = Table(bus, Twins(ServerSide(bus, wire, spec), memory), spec, stage, alone)
     try:
         await table.both(lambda side: side.bus.create(spec))
-        await table.both(lambda side: side.bus.admit(spec.batch, 0, RUNS, [], P1, "candidate", "judge"))
+        await table.both(lambda side: side.bus.admit(spec.batch, NextRuns(0, RUNS, [], P1, "candidate", "judge")))
         for _ in RUNS if stage is Group.SCORER else ():
             await table.seal(await table.take(Group.WORKER))
         yield table

@@ -29,7 +29,7 @@ from bus.fences.admission import Admission
 from bus.fences.fence import Channel
 from bus.imported.writing import Import
 from bus.link import Link
-from bus.port import BatchStatus, RunRow
+from bus.port import BatchStatus, NextRuns, RunRow
 from bus.redis_bus import RedisBus
 from bus.replay.lines import Lines
 from bus.replay.telling import DiffersError, Told
@@ -199,7 +199,7 @@ async def walked_until_its_close(server: Target) -> tuple[Batch, Batch]:
     spec = replace(first.spec, batch=BatchId("walk-rescored"), source=first.name)
     second = replace(first, spec=spec, keys=first.bus.keys(spec.batch))
     await first.bus.create(spec)
-    taken = await first.bus.adopt(spec.batch, first.name, 0, first.runs, [], P1, "candidate", "another")
+    taken = await first.bus.adopt(spec.batch, first.name, NextRuns(0, first.runs, [], P1, "candidate", "another"))
     assert taken.answer["why_stopped"] == "drained"
     scoring = await second.scoring()
     await first.bus.score_give_back(scoring.ref)

@@ -17,7 +17,7 @@ from bus.chain import EMPTY_HEAD
 from bus.errors import ReplyError, ServerUnfit, ServerUnreachable
 from bus.info import parse_info
 from bus.link import Link
-from bus.port import Group
+from bus.port import Group, NextRuns
 from bus.scripts import all_scripts, script
 from bus.target import Target
 from bus.types import Decision, LeaseId, Verb
@@ -89,7 +89,7 @@ Step = Callable[[Batch], Awaitable[Callable[[], Awaitable[Decision]]]]
 
 async def admit(batch: Batch) -> Callable[[], Awaitable[Decision]]:
     """Three runs, in one command."""
-    return lambda: batch.bus.admit(batch.name, 0, batch.runs, [], P1, "candidate", "judge")
+    return lambda: batch.bus.admit(batch.name, NextRuns(0, batch.runs, [], P1, "candidate", "judge"))
 
 
 async def claim(batch: Batch) -> Callable[[], Awaitable[Decision]]:

@@ -18,7 +18,7 @@ from bus.errors import ServerUnreachable
 from bus.keys import SHARDS, shard_of
 from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.memory.restart import Saved, go_back, saved
-from bus.port import BatchSpec, Entry, Group, Held, Ref
+from bus.port import BatchSpec, Entry, Group, Held, NextRuns, Ref
 from bus.redis_bus import RedisBus
 from bus.target import Target
 from bus.topology import Topology
@@ -71,7 +71,7 @@ async def declare(bus: RedisBus, batches: Sequence[BatchId]) -> None:
 async def admit(bus: RedisBus, batches: Sequence[BatchId]) -> None:
     """All of their runs."""
     for name in batches:
-        assert (await bus.admit(name, 0, RUNS, (), P, "candidate", "judge")).applied
+        assert (await bus.admit(name, NextRuns(0, RUNS, (), P, "candidate", "judge"))).applied
 
 
 async def asked(server: Target, command: str, doing: Awaitable[object]) -> int:

@@ -12,6 +12,7 @@ import pytest
 from bus.chain import EMPTY_HEAD
 from bus.errors import InputError
 from bus.partitions import split
+from bus.port import NextRuns
 from bus.target import Target
 from bus.types import BatchId, RunId
 from bus.values import PartOf
@@ -206,7 +207,7 @@ async def test_the_stream_of_a_batch_in_partitions_tells_what_changes_in_any(ser
         second = await Batch.open(server.address(), runs=2, name="b.p2", part=replace(part, number=2))
         try:
             runs = [RunId("d0#1"), RunId("d1#1")]
-            assert (await second.bus.admit(second.name, 0, runs, (), P1, "candidate", "judge")).applied
+            assert (await second.bus.admit(second.name, NextRuns(0, runs, (), P1, "candidate", "judge"))).applied
             async with contextlib.aclosing(house.news("/batch/b/events")) as news:
                 assert (await anext(news))["data"]["title"] == "0/5 b"
                 await second.scored()

@@ -25,7 +25,7 @@ from bus.errors import InputError, ReplyError, ServerUnfit, ViolationError
 from bus.fitness import check_fit
 from bus.keys import bell
 from bus.link import Arguments, Link
-from bus.port import Group, Held, Ref
+from bus.port import Group, Held, NextRuns, Ref
 from bus.redis_bus import RedisBus
 from bus.retiring import Archived, clear, retire
 from bus.rights import COMMANDS, PRUNING
@@ -277,7 +277,7 @@ async def test_a_batch_that_begins_to_score_it_anew_meanwhile_is_seen_by_the_scr
     screen = io.StringIO()
     await prune(batch.bus, plan, tmp_path, Console(file=screen))
     assert "b: kept, an open batch has begun to score its runs anew" in screen.getvalue()
-    assert (await batch.bus.adopt(BatchId("again"), B, 0, batch.runs, [], P1, "c", "j")).verb is Verb.COMMIT
+    assert (await batch.bus.adopt(BatchId("again"), B, NextRuns(0, batch.runs, [], P1, "c", "j"))).verb is Verb.COMMIT
 
 
 async def test_a_batch_whose_history_is_not_true_stays(batch: Batch, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from bus.history import read_history
 from bus.keys import BatchKeys
 from bus.link import Link
 from bus.models.model import fits
-from bus.port import BatchSpec, Group, Ref
+from bus.port import BatchSpec, Group, NextRuns, Ref
 from bus.recorded import Recorded
 from bus.redis_bus import RedisBus
 from bus.scripts import Script, all_scripts
@@ -214,7 +214,7 @@ async def link(server: Target) -> AsyncIterator[Link]:
     """A link to a server on which batch `b` has a run that is held, with one event."""
     bus, link = RedisBus(Endpoint(server), SystemRuntime()), Link(Endpoint(server), SystemRuntime())
     await bus.create(BUS_SPEC)
-    await bus.admit(BATCH, 0, [RUN], [], ConsumerId("p"), "candidate", "judge")
+    await bus.admit(BATCH, NextRuns(0, [RUN], [], ConsumerId("p"), "candidate", "judge"))
     [entry] = await bus.read(Group.WORKER, ConsumerId("w"), [BATCH], 1, 1)
     claimed = await bus.claim(entry, LeaseId("lease"), ConsumerId("w"))
     await bus.append(Ref(BATCH, RUN, LeaseId("lease"), claimed.answer["gen"]), EMPTY_HEAD, 1, ["event"])

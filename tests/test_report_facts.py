@@ -31,7 +31,7 @@ from bus.export import lines
 from bus.export_format import Line
 from bus.memory.bus import MemoryBus, MemoryWorld
 from bus.policies import NAMES
-from bus.port import Chunk, Group
+from bus.port import Chunk, Group, NextRuns
 from bus.port import Held as Alive
 from bus.redis_bus import RedisBus
 from bus.replay.telling import DiffersError
@@ -314,7 +314,9 @@ async def test_runs_taken_over_from_another_batch_begin_sealed_or_as_its_holes(
         await first.scored()
         await first.end((await first.claimed()).ref.run)
         assert await ended(first, accepted=1) == "closed"
-        adopted = await second.bus.adopt(second.name, first.name, 0, first.runs, [], P1, "candidate", "strict")
+        adopted = await second.bus.adopt(
+            second.name, first.name, NextRuns(0, first.runs, [], P1, "candidate", "strict")
+        )
         assert adopted.applied
         await second.scoring()
         await written(second, lines_file)

@@ -13,6 +13,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Locator, expect
 
 from bus.chain import EMPTY_HEAD
+from bus.port import NextRuns
 from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import ConsumerId, RunId
@@ -98,7 +99,7 @@ async def test_a_real_batch_of_ill_will_is_a_page_like_any_other(
     evil = EVIL[0]
     run, worker = RunId(f"{evil}#1"), ConsumerId(evil)
     async with batch_opened(server.address(), runs=2) as batch:
-        await batch.bus.admit(batch.name, 0, [run, RunId("plain#1")], (), P1, "candidate", "judge")
+        await batch.bus.admit(batch.name, NextRuns(0, [run, RunId("plain#1")], (), P1, "candidate", "judge"))
         held = await batch.claimed(worker)
         appended = await batch.bus.append(held.ref, EMPTY_HEAD, 1, [json.dumps({"kind": evil, "text": evil})])
         assert (await batch.bus.seal(held.ref, appended.answer["head"], 2, evil, "", "")).applied

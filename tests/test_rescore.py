@@ -11,7 +11,7 @@ import pytest
 
 from bus.errors import InputError
 from bus.keys import BatchKeys
-from bus.port import BatchInfo, BatchStatus, RunState
+from bus.port import BatchInfo, BatchStatus, NextRuns, RunState
 from bus.snapshot import Snapshot
 from bus.types import BatchId, ConsumerId, Plane, RunId
 from bus.wire import Wire
@@ -121,7 +121,7 @@ async def test_a_judges_own_hole_is_scored_anew_and_can_be_so_again(stage: Resco
     assert source is not None and source.status is BatchStatus.INCONCLUSIVE
     await stage.bus.create(spec_of(suite, third, source.spec))
     bound = (source.spec.candidate, suite.judge)
-    decision = await stage.bus.adopt(third, NEW, 0, [A, B, C], [], ConsumerId("p"), *bound)
+    decision = await stage.bus.adopt(third, NEW, NextRuns(0, [A, B, C], [], ConsumerId("p"), *bound))
     assert (decision.answer["admitted"], decision.answer["why_stopped"]) == (3, "drained")
     rows = await stage.rows(third)
     assert [row.state for row in rows] == [RunState.SEALED, RunState.SEALED, RunState.HOLE]

@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from bus.acl import AclRole, rule, user_name
 from bus.chain import EMPTY_HEAD
 from bus.errors import InputError
+from bus.port import NextRuns
 from bus.target import Target
 from bus.types import Plane, RunId
 from tests.batches import P1, W2, Batch
@@ -249,7 +250,7 @@ async def test_what_others_wrote_is_text(server: Target, tmp_path: Path) -> None
     """The name of a run closes a script and opens an image: it is shown as it is, on every page and in the stream."""
     async with open_house(server, tmp_path, runs=0, name="other") as house:
         hostile = await Batch.open(server.address(), runs=1)
-        await hostile.bus.admit(hostile.name, 0, [HOSTILE], [], P1, "candidate", "judge")
+        await hostile.bus.admit(hostile.name, NextRuns(0, [HOSTILE], [], P1, "candidate", "judge"))
         held = await hostile.claimed()
         await hostile.claimed(W2, await hostile.taken(held.entry, W2))
         await hostile.bus.append(held.ref, EMPTY_HEAD, 1, ["<b>late</b>"])

@@ -15,7 +15,7 @@ from bus.chain import EMPTY_HEAD, next_head
 from bus.memory import steps as memory_steps
 from bus.memory.batch import MemoryBatch
 from bus.memory.bus import MemoryBus, MemoryWorld
-from bus.port import Bus, Entry, Group, Held, Judgement, Ref
+from bus.port import Bus, Entry, Group, Held, Judgement, NextRuns, Ref
 from bus.redis_bus import RedisBus
 from bus.target import Target
 from bus.types import ConsumerId, Decision, Digest, LeaseId
@@ -139,7 +139,7 @@ async def _two_restarts(bus: Bus, restart: Callable[[str], None]) -> list[str]:
         tell(await bus.score(ref, Judgement(Digest(row.head), "", "candidate", "judge", 1, "pass", "1")))
 
     tell(await bus.create(spec_of(suite, BATCH)))
-    tell(await bus.admit(BATCH, 0, suite.run_ids()[:1], [], ConsumerId("p"), "candidate", "judge"))
+    tell(await bus.admit(BATCH, NextRuns(0, suite.run_ids()[:1], [], ConsumerId("p"), "candidate", "judge")))
     [entry] = await bus.read(Group.WORKER, worker, [BATCH], 1, 1)
     old = await claimed(entry)
     tell(await bus.append(old, EMPTY_HEAD, 1, ["one"]))
@@ -223,7 +223,7 @@ async def _goes_back() -> None:
     bus = MemoryBus(server.world, server.clock)
     setting = built_in("plain")
     await bus.create(spec_of(setting.suite, BATCH))
-    await bus.admit(BATCH, 0, setting.suite.run_ids()[:2], [], ConsumerId("p"), "candidate", "judge")
+    await bus.admit(BATCH, NextRuns(0, setting.suite.run_ids()[:2], [], ConsumerId("p"), "candidate", "judge"))
     await bus.put_blob(BATCH, b"before")
     server.lose(5.0)
     worker = ConsumerId("w")

@@ -13,7 +13,7 @@ import pytest
 
 from bus.calling import call
 from bus.errors import InputError
-from bus.port import BatchStatus, Group, Held, Ref
+from bus.port import BatchStatus, Group, Held, NextRuns, Ref
 from bus.redis_bus import RedisBus
 from bus.scripts import script
 from bus.target import Target
@@ -112,7 +112,7 @@ async def test_no_more_runs_are_admitted_than_the_bound_allows(server: Target) -
 async def test_two_planners_that_wake_up_together_admit_each_run_once(batch: Batch) -> None:
     """Both have read the same cursor. The slower one finds it moved, and is told where it stands."""
     decisions = await asyncio.gather(
-        *(batch.bus.admit(batch.name, 0, batch.runs[:2], [], P1, "candidate", "judge") for _ in range(2))
+        *(batch.bus.admit(batch.name, NextRuns(0, batch.runs[:2], [], P1, "candidate", "judge")) for _ in range(2))
     )
     assert sorted(decision.verb for decision in decisions) == [Verb.COMMIT, Verb.DUPLICATE]
     assert {decision.answer["cursor"] for decision in decisions} == {2}
@@ -154,7 +154,7 @@ async def test_a_planner_of_an_old_cursor_is_told_the_present_one(batch: Batch) 
     """It slept while another went on; what it wanted to admit has been admitted."""
     await batch.admit()
     async with batch.unchanged():
-        decision = await batch.bus.admit(batch.name, 1, batch.runs[1:2], [], P1, "candidate", "judge")
+        decision = await batch.bus.admit(batch.name, NextRuns(1, batch.runs[1:2], [], P1, "candidate", "judge"))
     assert (decision.verb, decision.answer) == (Verb.DUPLICATE, {"cursor": 3})
 
 
@@ -162,14 +162,14 @@ async def test_more_runs_than_were_declared_are_refused(batch: Batch) -> None:
     """The suite on this planner's disk has more cases than the one that the batch was declared with."""
     more = [*batch.runs, RunId("c3#1")]
     async with batch.unchanged():
-        decision = await batch.bus.admit(batch.name, 0, more, [], P1, "candidate", "judge")
+        decision = await batch.bus.admit(batch.name, NextRuns(0, more, [], P1, "candidate", "judge"))
     assert refused(decision) == "reject schema (run.admit)"
 
 
 async def test_a_run_that_is_named_twice_is_refused(batch: Batch) -> None:
     """One row, two messages, two places at the desk: the batch could never close."""
     async with batch.unchanged():
-        decision = await batch.bus.admit(batch.name, 0, batch.runs[:1] * 2, [], P1, "candidate", "judge")
+        decision = await batch.bus.admit(batch.name, NextRuns(0, batch.runs[:1] * 2, [], P1, "candidate", "judge"))
     assert refused(decision) == "reject schema (run.admit)"
 
 
@@ -177,7 +177,7 @@ async def test_a_run_that_was_admitted_before_is_refused(batch: Batch) -> None:
     """The list of cases has changed its order since: what stands at the cursor now was admitted under another place."""
     await batch.admit(1)
     async with batch.unchanged():
-        decision = await batch.bus.admit(batch.name, 1, batch.runs[:1], [], P1, "candidate", "judge")
+        decision = await batch.bus.admit(batch.name, NextRuns(1, batch.runs[:1], [], P1, "candidate", "judge"))
     assert refused(decision) == "reject duplicate_key (plane.admit)"
 
 
@@ -243,7 +243,7 @@ async def test_a_run_that_was_abandoned_cannot_be_admitted(batch: Batch) -> None
     """Ends are final."""
     await batch.bus.abandon(batch.name, 0, batch.runs[:1], "budget")
     async with batch.unchanged():
-        decision = await batch.bus.admit(batch.name, 1, batch.runs[:1], [], P1, "candidate", "judge")
+        decision = await batch.bus.admit(batch.name, NextRuns(1, batch.runs[:1], [], P1, "candidate", "judge"))
     assert refused(decision) == "reject schema (run.admit)"
 
 
@@ -544,7 +544,7 @@ async def test_two_batches_of_one_shard_do_not_touch_each_other(batch: Batch, se
     bus = RedisBus(FixedDoor(server.address()), SystemRuntime())
     other = replace(batch.spec, batch=BatchId("c"))
     await bus.create(other)
-    await bus.admit(other.batch, 0, batch.runs, [], P1, "candidate", "judge")
+    await bus.admit(other.batch, NextRuns(0, batch.runs, [], P1, "candidate", "judge"))
     await batch.admit()
     entries = await bus.read(Group.WORKER, W1, [batch.name, other.batch], 10, 1)
     assert sorted((entry.batch, entry.run) for entry in entries) == [

@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from bus.chain import EMPTY_HEAD
-from bus.port import Counters, Group, Runtime
+from bus.port import Counters, Group, NextRuns, Runtime
 from bus.target import Target
 from bus.types import MAX_INT, Plane, RunId, Verb
 from tests.batches import P1, W1, Batch, opened, refused
@@ -139,7 +139,9 @@ async def test_a_run_is_admitted_when_the_budget_has_room_for_one(
     """What was spent and what is reserved count alike; a run that just fits is admitted. Nothing is reserved for it."""
     await spend(budgeted, spent=spent, reserved=reserved)
     before = await budgeted._hash(budgeted.keys.batch_row)
-    decision = await budgeted.bus.admit(budgeted.name, 0, budgeted.runs[:1], [], P1, "candidate", "judge", expected)
+    decision = await budgeted.bus.admit(
+        budgeted.name, NextRuns(0, budgeted.runs[:1], [], P1, "candidate", "judge", expected)
+    )
     if fits:
         assert (decision.verb, decision.answer["admitted"]) == (Verb.COMMIT, 1)
     else:
@@ -152,7 +154,7 @@ async def test_a_run_is_admitted_when_the_budget_has_room_for_one(
 async def test_a_batch_without_a_budget_admits_whatever_a_run_costs(server: Target) -> None:
     """There is no number to compare with."""
     async with opened(server.address()) as batch:
-        decision = await batch.bus.admit(batch.name, 0, batch.runs, [], P1, "candidate", "judge", 10**9)
+        decision = await batch.bus.admit(batch.name, NextRuns(0, batch.runs, [], P1, "candidate", "judge", 10**9))
         assert decision.answer["admitted"] == 3
 
 

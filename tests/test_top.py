@@ -20,6 +20,7 @@ from textual.widgets import DataTable
 
 from bus.chain import EMPTY_HEAD
 from bus.held_loops import HeldLoop, note_held_loop
+from bus.port import NextRuns
 from bus.redis_bus import RedisBus
 from bus.server import unix_url
 from bus.snapshot import Snapshot
@@ -140,7 +141,7 @@ async def test_what_others_wrote_is_shown_and_not_obeyed(server: Target) -> None
     """Brackets are markup in a terminal toolkit: a run named so must not colour, hide or link anything."""
     name = RunId("[red]x[/red] [@click=app.quit]y[/]#1")
     async with seated(server, begin_with_it=True, admitted=False, runs=1) as seat:
-        await seat.batch.bus.admit(seat.batch.name, 0, [name], [], P1, "candidate", "judge")
+        await seat.batch.bus.admit(seat.batch.name, NextRuns(0, [name], [], P1, "candidate", "judge"))
         await seat.batch.claimed()
         await seat.sees(f"W w1  {name}")
 

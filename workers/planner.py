@@ -16,7 +16,7 @@ import structlog
 from bus.at_once import all_of
 from bus.errors import EvalbusError, InputError
 from bus.keys import RUNS_DESK
-from bus.port import BatchSpec, BatchStatus, Bus, Counters, Entry, Group, IntentState, Ref, RunState, Runtime
+from bus.port import BatchSpec, BatchStatus, Bus, Counters, Entry, Group, IntentState, NextRuns, Ref, RunState, Runtime
 from bus.port_calls import JUDGE_DESK, MODEL_DESK
 from bus.snapshot import Snapshot
 from bus.types import BatchId, ConsumerId, Decision, EntryId, Gen, LeaseId, RunId, Verb
@@ -257,14 +257,12 @@ class Planner:
     ) -> Decision:
         """The next runs: to be worked on, or as another batch has sealed them."""
         batch, source = served.batch, BatchId(served.info.spec.source)
-        cost = _cost_of_a_run(counters)
-        if source:
-            return await self._bus.adopt(
-                batch, source, counters.cursor, runs, woken, self._name, served.candidate, served.judge, cost
-            )
-        return await self._bus.admit(
-            batch, counters.cursor, runs, woken, self._name, served.candidate, served.judge, cost
+        next_runs = NextRuns(
+            counters.cursor, runs, woken, self._name, served.candidate, served.judge, _cost_of_a_run(counters)
         )
+        if source:
+            return await self._bus.adopt(batch, source, next_runs)
+        return await self._bus.admit(batch, next_runs)
 
     async def _abandon(self, served: Served, counters: Counters) -> Counters:
         """The budget is gone, and nobody is left who could give some of it back: what was never admitted will not be.

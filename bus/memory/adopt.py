@@ -11,8 +11,8 @@ from bus.memory.command import Command, is_entry_id
 from bus.memory.planner import PlannerSteps
 from bus.memory.steps import make_hole, result_key
 from bus.models import Answer, Verb
-from bus.port import Entry, Group, RunState
-from bus.types import BatchId, ConsumerId, Decision, EntryId, RunId
+from bus.port import Entry, Group, NextRuns, RunState
+from bus.types import BatchId, Decision, EntryId, RunId
 from bus.types import Verb as BusVerb
 
 __all__ = ["AdoptSteps"]
@@ -24,26 +24,13 @@ _NO_ROOM = ("bound_full", "capacity", "over_budget")
 class AdoptSteps(PlannerSteps):
     """See the module's text."""
 
-    async def adopt(
-        self,
-        batch: BatchId,
-        source: BatchId,
-        cursor: int,
-        runs: Sequence[RunId],
-        read: Sequence[Entry],
-        consumer: ConsumerId,
-        candidate: str,
-        judge: str,
-        expected: int = 0,
-    ) -> Decision:
-        """Take over the next runs of a closed batch from `cursor` on, as they were sealed there."""
-        runs, command_id = runs[:_AT_ONCE], self._runtime.token()
-        command = self._begin(
-            "adopt", batch, command_id=command_id, consumer=consumer, source=source, cursor=cursor, runs=len(runs),
-            entries=len(read), candidate=candidate, judge=judge, expected=expected,
-        )  # fmt: skip
+    async def adopt(self, batch: BatchId, source: BatchId, next_runs: NextRuns) -> Decision:
+        """Take over the next runs of a closed batch, as they were sealed there."""
+        next_runs, command_id = next_runs.first(_AT_ONCE), self._runtime.token()
+        runs, read = next_runs.runs, next_runs.read
+        command = self._begin("adopt", batch, command_id=command_id, source=source, **next_runs.as_fields())
         at, origin = command.batch, self._world.batches.get(source)
-        turned_away = self._not_of(command, source, origin) or self._not_next(command, cursor, runs)
+        turned_away = self._not_of(command, source, origin) or self._not_next(command, next_runs.cursor, runs)
         if turned_away is not None:
             return turned_away
         if not all(is_entry_id(entry.id) for entry in read) or any(run in at.lives for run in runs):
@@ -61,7 +48,7 @@ class AdoptSteps(PlannerSteps):
                 make_hole(command, run, origin.histogram.holes[run], was.detail)
                 continue
             place = f"{command_id}.{number}"
-            refusal = self._give_place(command, run, place, candidate, judge, expected)
+            refusal = self._give_place(command, run, place, next_runs)
             if refusal in _NO_ROOM and lives:
                 command.back_to(mark)
                 why = refusal

@@ -12,7 +12,7 @@ from bus.memory.steps import MemorySteps, emit_anew, make_hole, result_key, sett
 from bus.models import Answer, Verb
 from bus.models.histogram import Status
 from bus.models.ledger import AttemptId, State
-from bus.port import BatchSpec, Entry, Group, RunState
+from bus.port import BatchSpec, Entry, Group, NextRuns, RunState
 from bus.port_calls import JUDGE_DESK, ExpiredCall
 from bus.types import BatchId, ConsumerId, Decision, EntryId, RunId
 from bus.types import Verb as BusVerb
@@ -42,33 +42,20 @@ class PlannerSteps(MemorySteps):
             return command.again(incarnation=there.incarnation)
         return command.refused("batch_mismatch")
 
-    async def admit(
-        self,
-        batch: BatchId,
-        cursor: int,
-        runs: Sequence[RunId],
-        read: Sequence[Entry],
-        consumer: ConsumerId,
-        candidate: str,
-        judge: str,
-        expected: int = 0,
-    ) -> Decision:
-        """Admit the next runs from `cursor` on while there is room. Answer: admitted, cursor, why_stopped."""
-        runs, command_id = runs[:_AT_ONCE], self._runtime.token()
-        command = self._begin(
-            "admit", batch, command_id=command_id, consumer=consumer, cursor=cursor, runs=len(runs),
-            entries=len(read), candidate=candidate, judge=judge, expected=expected,
-        )  # fmt: skip
-        turned_away = self._not_next(command, cursor, runs)
+    async def admit(self, batch: BatchId, next_runs: NextRuns) -> Decision:
+        """Admit the next runs while there is room. Answer: admitted, cursor, why_stopped."""
+        next_runs, command_id = next_runs.first(_AT_ONCE), self._runtime.token()
+        command = self._begin("admit", batch, command_id=command_id, **next_runs.as_fields())
+        turned_away = self._not_next(command, next_runs.cursor, next_runs.runs)
         if turned_away is not None:
             return turned_away
-        if not all(is_entry_id(entry.id) for entry in read):
+        if not all(is_entry_id(entry.id) for entry in next_runs.read):
             return command.refused("schema")
         places: dict[RunId, str] = {}
         why = "none"
-        for number, run in enumerate(runs, start=1):
+        for number, run in enumerate(next_runs.runs, start=1):
             place, mark = f"{command_id}.{number}", command.mark()
-            refusal = self._give_place(command, run, place, candidate, judge, expected)
+            refusal = self._give_place(command, run, place, next_runs)
             if refusal in _NO_ROOM and places:
                 command.back_to(mark)
                 why = refusal
@@ -76,7 +63,7 @@ class PlannerSteps(MemorySteps):
             if refusal is not None:
                 return command.refused("schema" if refusal == "schema" else None)
             places[run] = place
-        return self._admitted(command, places, read, why)
+        return self._admitted(command, places, next_runs.read, why)
 
     def _not_next(self, command: Command, cursor: int, runs: Sequence[RunId]) -> Decision | None:
         """What admit and abandon ask first: are these the runs that come next?"""
@@ -91,9 +78,7 @@ class PlannerSteps(MemorySteps):
             return command.refused("schema")
         return None
 
-    def _give_place(
-        self, command: Command, run: RunId, place: str, candidate: str, judge: str, expected: int
-    ) -> str | None:
+    def _give_place(self, command: Command, run: RunId, place: str, next_runs: NextRuns) -> str | None:
         """A place on the plane and at the desk, room in the budget, and a judge; or why there is none."""
         at = command.batch
         if run in at.lives and run not in at.judge.tokens:
@@ -104,10 +89,11 @@ class PlannerSteps(MemorySteps):
             return command.last.reason
         if not command.step(at.desk, "acquire", step=run, lease=place):
             return command.last.reason
-        if at.has_budget and at.ledger.spent + at.ledger.reserved + expected > at.ledger.budget:
+        if at.has_budget and at.ledger.spent + at.ledger.reserved + next_runs.expected > at.ledger.budget:
             command.note(command.name, Answer(Verb.REJECT, "over_budget"))
             return command.last.reason
-        if not command.step(at.judge, "mint", run=run, candidate=candidate, judge=judge, epoch=1):
+        bound = {"candidate": next_runs.candidate, "judge": next_runs.judge}
+        if not command.step(at.judge, "mint", run=run, **bound, epoch=1):
             return command.last.reason
         return None
 
