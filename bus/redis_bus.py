@@ -116,15 +116,7 @@ class RedisBus(Rows, Blobs, GroupStreams, PlannerSteps, CallSteps, ToolSteps):
 
     async def give_back(self, ref: Ref, machine: str = "", *, seen: bool = False) -> Decision:
         """Hand a run back at once (`yield`): fence the lease, emit a new entry, acknowledge the old."""
-        return await self._step(
-            "yield",
-            ref.batch,
-            run=ref.run,
-            lease_id=ref.lease_id,
-            gen=ref.gen,
-            machine=machine or None,
-            seen=int(seen) or None,
-        )
+        return await self._hand_back("yield", ref, machine, seen=seen)
 
     async def hole(self, ref: Ref, why: str, detail: str) -> Decision:
         """End the run as a named hole."""
@@ -154,8 +146,11 @@ class RedisBus(Rows, Blobs, GroupStreams, PlannerSteps, CallSteps, ToolSteps):
 
     async def score_give_back(self, ref: Ref, machine: str = "", *, seen: bool = False) -> Decision:
         """Hand a score back at once."""
+        return await self._hand_back("score_yield", ref, machine, seen=seen)
+
+    async def _hand_back(self, step: str, ref: Ref, machine: str, *, seen: bool) -> Decision:
         return await self._step(
-            "score_yield",
+            step,
             ref.batch,
             run=ref.run,
             lease_id=ref.lease_id,

@@ -207,15 +207,7 @@ class MemoryBus(AdoptSteps, CallSteps, ToolSteps, ScorerSteps):
 
     async def give_back(self, ref: Ref, machine: str = "", *, seen: bool = False) -> Decision:
         """Hand a run back at once (`yield`): fence the lease, emit a new entry, acknowledge the old."""
-        command = self._begin(
-            "yield",
-            ref.batch,
-            ref.run,
-            lease_id=ref.lease_id,
-            gen=ref.gen,
-            machine=machine or None,
-            seen=int(seen) or None,
-        )
+        command = self._begin_hand_back("yield", ref, machine, seen=seen)
         at, life = command.batch, command.batch.life(ref.run)
         if command.malformed or not is_machine(machine):
             return command.refused("schema")

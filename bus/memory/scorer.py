@@ -119,15 +119,7 @@ class ScorerSteps(EndingSteps):
 
     async def score_give_back(self, ref: Ref, machine: str = "", *, seen: bool = False) -> Decision:
         """Hand a score back at once."""
-        command = self._begin(
-            "score_yield",
-            ref.batch,
-            ref.run,
-            lease_id=ref.lease_id,
-            gen=ref.gen,
-            machine=machine or None,
-            seen=int(seen) or None,
-        )
+        command = self._begin_hand_back("score_yield", ref, machine, seen=seen)
         at, life = command.batch, command.batch.life(ref.run)
         if command.malformed or not is_machine(machine):
             return command.refused("schema")

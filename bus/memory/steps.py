@@ -85,6 +85,10 @@ class EndingSteps(MemorySteps):
         command.acknowledge(group, entry.id)
         return command.done(Answer(Verb.REJECT, why))
 
+    def _begin_hand_back(self, name: str, ref: Ref, machine: str, *, seen: bool) -> Command:
+        told = {"machine": machine or None, "seen": int(seen) or None}
+        return self._begin(name, ref.batch, ref.run, lease_id=ref.lease_id, gen=ref.gen, **told)
+
     def _end_as_hole(
         self, name: str, group: Group, ref: Ref, why: str, detail: str, entitled: Callable[[MemoryBatch], bool]
     ) -> Decision:
