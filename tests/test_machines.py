@@ -643,6 +643,26 @@ async def test_it_rests_longer_each_time_and_begins_with_one() -> None:
     assert told[-1] == Rest("full", 10.0)
 
 
+async def test_a_look_that_hangs_ends_and_the_next_one_may_not() -> None:
+    """What a disk was asked for may never come, also when it is right again: it would rest for ever."""
+    clock, hangs, looks = _Clock(), True, 0
+
+    async def recheck() -> None:
+        nonlocal looks
+        looks += 1
+        if hangs:
+            await asyncio.Event().wait()
+
+    breaker = Breaker(clock)
+    await breaker.begin(machine_error("no answer", recheck), 0.01)
+    await asyncio.wait_for(breaker.look(), PATIENCE)
+    assert (breaker.is_on, breaker.why, looks) == (True, "no answer", 1), "one that hangs has not come right"
+    hangs = False
+    clock.at += breaker.seconds
+    await breaker.look()
+    assert (breaker.tries, looks) == (True, 2)
+
+
 async def test_a_machine_that_got_well_works_again(machines: Machines, tmp_path: Path) -> None:
     """Nobody starts it anew: it looks by itself, and finds that there is room."""
     await machines.declare(IN_A_TREE)

@@ -22,6 +22,7 @@ from bus.retiring import Archived, remove_keys, retire
 from bus.scripts import script
 from bus.tombstones import Tombstone
 from bus.types import BatchId, Digest, Gen, LeaseId, Verb
+from bus.values import NextRuns
 from tests.batches import P1, S1, W1, Batch
 from tests.both import shortest_sessions
 from tests.driver import Session
@@ -123,7 +124,7 @@ async def _of_a_second_judge(batch: Batch) -> AsyncIterator[Step]:
     """A batch over the runs that the first one has sealed."""
     bus, name = batch.bus, BatchId(f"{batch.name}-rescored")
     yield Step("run.create", partial(bus.create, replace(batch.spec, batch=name, source=batch.name)))
-    adopt = partial(bus.adopt, name, batch.name, 0, batch.runs, [], P1, "candidate", "another")
+    adopt = partial(bus.adopt, name, batch.name, NextRuns(0, batch.runs, [], P1, "candidate", "another"))
     yield (adopted := Step("run.adopt", adopt))
     assert adopted.answered["why_stopped"] == "drained"
 

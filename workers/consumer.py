@@ -33,7 +33,7 @@ from workers.catalogue import Served
 from workers.closing import Closable, close
 from workers.intake import LONGEST_READ_MS, Intake
 from workers.lease import Holding, Lease
-from workers.processes.breaker import Breaker, Told
+from workers.processes.breaker import Breaker, Told, look
 from workers.processes.machine import Disks, fault_of, machine_error, spent
 from workers.quarantine import Owner, Quarantine
 from workers.suite import Suite
@@ -202,7 +202,7 @@ class Consumer:
         """Whether this machine takes nothing now."""
         breaker = self._breaker
         if breaker.is_on and not breaker.seconds:
-            await unless(self._stopping, breaker.look())  # it may take for ever
+            await unless(self._stopping, breaker.look())  # it may hang for a lease time
             if breaker.is_on:
                 self._failure = self._failure or spent()
         if not breaker.is_on and (why := self._full_disk()):
@@ -394,12 +394,9 @@ class Consumer:
 async def _look(fault: MachineError, seconds: float) -> None:
     """See whether the machine's own look finds the fault, or hangs: then it is no run's doing, and noted in it."""
     try:
-        if fault.recheck is not None:
-            await asyncio.wait_for(fault.recheck(), seconds)
+        await look(fault.recheck, seconds)
     except (MachineError, TimeoutError):
         fault.seen = True
-    except (EvalbusError, OSError):  # a look that itself fails says nothing
-        pass
 
 
 def _names_a_run(entry: Entry) -> bool:

@@ -16,6 +16,7 @@ looks at the fleet is told through `told`: nobody should have to find the machin
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -26,7 +27,7 @@ from bus.errors import EvalbusError, MachineError
 from bus.port import Runtime
 from workers.redaction import redacted
 
-__all__ = ["Breaker", "Rest", "Told"]
+__all__ = ["Breaker", "Rest", "Told", "look"]
 
 log = structlog.get_logger("evalbus.consumer")
 
@@ -45,6 +46,20 @@ class Rest:
 
 Told: TypeAlias = Callable[[Rest | None], Awaitable[None]]
 """Tells the fleet that a consumer rests, and that it serves again. Raises nothing."""
+
+
+async def look(recheck: Callable[[], Awaitable[None]] | None, seconds: float) -> None:
+    """Raises MachineError when what was wrong still is, TimeoutError when the look hangs: that is no better.
+
+    What a disk or a store that hung was asked for may never come, also when it is right again. So a look ends.
+    """
+    try:
+        if recheck is not None:
+            await asyncio.wait_for(recheck(), seconds)
+    except (MachineError, TimeoutError):
+        raise
+    except (EvalbusError, OSError):  # a look that itself fails says nothing
+        pass
 
 
 class Breaker:
@@ -103,15 +118,12 @@ class Breaker:
 
     async def look(self) -> None:
         """The time is over: try again, or rest on when what was wrong still is."""
-        if self._recheck is not None:
-            try:
-                await self._recheck()
-            except MachineError as error:
-                self._why = redacted(str(error))
-                await self._rest()
-                return
-            except (EvalbusError, OSError, TimeoutError):  # a look that itself fails says nothing
-                pass
+        try:
+            await look(self._recheck, self._lease)
+        except (MachineError, TimeoutError) as error:
+            self._why = redacted(str(error)) or self._why
+            await self._rest()
+            return
         log.info("machine.tries", was=self._why)
         self._tries_since = self._runtime.now()
 
