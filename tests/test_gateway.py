@@ -271,14 +271,19 @@ async def test_what_is_not_passed_on_is_refused_and_never_left_out_in_silence(
 
 
 @IN_MEMORY
-async def test_what_the_suite_sets_holds_until_a_request_says_otherwise(stage: ModelStage, lab: Lab) -> None:
-    """As for `run.model`: two tokens are the suite's, three the second request's own."""
+@pytest.mark.parametrize(
+    "of_suite", ["max_tokens = 2", "extra = {max_completion_tokens = 2}"], ids=["same-name", "other-name"]
+)
+async def test_what_the_suite_sets_holds_until_a_request_says_otherwise(
+    stage: ModelStage, lab: Lab, of_suite: str
+) -> None:
+    """As for `run.model`: two tokens are the suite's, three the second request's own, whatever either calls them."""
     code = (
         "    ask = {'messages': said('LAB-TOKENS: 9')}\n"
         "    answers = [post(url, key, **ask, **more)[1] for more in ({}, {'max_tokens': 3})]\n"
         "    tell([json.loads(answer)['usage']['completion_tokens'] for answer in answers])\n    return '1'\n"
     )
-    toml = suite(lab, model="max_tokens = 2")
+    toml = suite(lab, model=of_suite)
     await stage.declare(toml, agent_DOT_py=writes_down(code), cases_DOT_jsonl=ONE_CASE)
     await stage.run_to_the_end()
     assert await told(stage) == [2, 3]

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from bus.errors import InputError
 from workers.endpoints import Reply, ToolCall, Usage
 from workers.modelling.table import MOST_TOKENS
 
 __all__ = ["Asker", "Completion", "Entrance", "Missing", "Model", "WayIn", "reply_event"]
+
+_LIMITS: Final = frozenset({"max_tokens", "max_completion_tokens"})
+"""The names that endpoints have for the longest answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +190,8 @@ class Model:
             **params,
         }
         asked = in_words_of(self._api, {name: value for name, value in given.items() if value is not None})
+        if not _LIMITS.isdisjoint(asked):  # then without the suite's under the other name: endpoints refuse both
+            asked = {**dict.fromkeys(_LIMITS), **asked}
         if not isinstance(messages, str):
             messages = [_message(message) for message in messages]
             if not messages:
@@ -216,5 +221,5 @@ def _message(message: object) -> Mapping[str, object]:
 
 def in_words_of(api: str, params: Mapping[str, object]) -> dict[str, object]:
     """Parameters under the names that the API has for them."""
-    renamed = {"stop": "stop_sequences"} if api == "anthropic" else {}
+    renamed = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"} if api == "anthropic" else {}
     return {renamed.get(name, name): value for name, value in params.items()}
