@@ -25,7 +25,7 @@ from tests.suites import MINIMAL, make_suite
 from tests.waiting import soon, until
 from workers.batch_spec import spec_of
 from workers.catalogue import Catalogue, Served
-from workers.closing import Closable
+from workers.closing import Closable, close_all
 from workers.consumer import Consumer, Handler
 from workers.lease import Lease
 from workers.runtime import SystemRuntime
@@ -208,6 +208,25 @@ async def test_a_consumer_goes_on_while_something_closes_and_ends_when_it_has(
         await soon(consuming)
         assert slow.ended
     assert "close.broke" in [line["event"] for line in logged]
+
+
+async def test_a_role_that_stops_does_not_wait_for_ever_for_what_does_not_close(
+    bus: MemoryBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither for what an ended suite had open nor for what the process has; and one keeps no other from closing."""
+    monkeypatch.setattr("workers.closing._FAREWELL", 0.05)
+    assert (await bus.create(spec_of(make_suite(tmp_path / "suite"), B))).applied
+    hangs, well = Slow(), Slow()
+    consumer = Consumer(bus, SystemRuntime(), Group.SCORER, C, Catalogue(bus), Keeping(hangs))
+    consuming = asyncio.create_task(consumer.run())
+    await until(lambda: consumer._served, "the batch")
+    monkeypatch.setattr(bus, "batches", _none)
+    await soon(hangs.begun.wait())
+    consumer.stop()
+    await soon(consuming)
+    well.may_end.set()
+    await soon(close_all([Slow(), well]))
+    assert (hangs.ended, well.ended) == (False, True)
 
 
 async def _none() -> list[BatchId]:

@@ -6,16 +6,20 @@ open (an endpoint's connections, a server of tools, an eval), and to close that 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Protocol, runtime_checkable
+import asyncio
+from collections.abc import Collection, Iterable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import structlog
 
 from bus.types import Digest
 
-__all__ = ["Closable", "close", "forget_all_but"]
+__all__ = ["Closable", "close", "close_all", "ended", "forget_all_but"]
 
 log = structlog.get_logger("evalbus.closing")
+
+_FAREWELL: Final = 8.0
+"""Seconds for what a process that stops has open: less than a fleet gives it before it is killed."""
 
 
 @runtime_checkable
@@ -38,3 +42,18 @@ async def close(one: Closable) -> None:
         await one.aclose()
     except Exception:
         log.exception("close.broke", of=type(one).__name__)
+
+
+async def close_all(ones: Iterable[Closable]) -> None:
+    """Close what a process that stops has open, all at once; what takes too long ends with the process."""
+    await ended({asyncio.create_task(close(one)) for one in ones})
+
+
+async def ended(closing: Collection[asyncio.Task[None]]) -> None:
+    """Wait for what is being closed, as `close_all` does."""
+    if not closing:
+        return
+    _, late = await asyncio.wait(closing, timeout=_FAREWELL)
+    for one in late:
+        log.warning("close.hangs")
+        one.cancel()

@@ -30,7 +30,7 @@ from bus.errors import ArtifactMissing, EvalbusError, MachineError, ServerError
 from bus.port import BatchSpec, Bus, Entry, Group, Held, Runtime
 from bus.types import ConsumerId, Digest, LeaseId
 from workers.catalogue import Served
-from workers.closing import Closable, close
+from workers.closing import Closable, close, ended
 from workers.intake import LONGEST_READ_MS, Intake
 from workers.lease import Holding, Lease
 from workers.processes.breaker import Breaker, Told, look
@@ -148,7 +148,7 @@ class Consumer:
             await self._serve()
         finally:
             await self._let_go()
-            await asyncio.gather(*self._closing)
+            await ended(self._closing)
             beat.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await beat

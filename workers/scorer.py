@@ -30,7 +30,7 @@ from bus.types import ConsumerId, Decision, Digest, Gen, LeaseId
 from bus.values import ITS_OWN_DOING
 from workers.cases import Case
 from workers.catalogue import Served
-from workers.closing import Closable, forget_all_but
+from workers.closing import Closable, close_all, forget_all_but
 from workers.judging.binding import other_judge
 from workers.judging.judge import Bench, Judge, Judged
 from workers.lease import Lease
@@ -110,8 +110,7 @@ class ScorerRole:
 
     async def aclose(self) -> None:
         """Close the connections to endpoints, and what scorers have open."""
-        for one in self.forget_all_but(()):
-            await one.aclose()
+        await close_all(self.forget_all_but(()))
 
     async def handle(self, lease: Lease, served: Served, lease_id: LeaseId) -> float | None:
         """Claim a sealed run and sign its score, or end it as a hole; again later when too many are being scored."""

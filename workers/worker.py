@@ -27,7 +27,7 @@ from bus.types import ConsumerId, Digest, Gen, LeaseId
 from bus.values import ITS_OWN_DOING
 from workers.cases import Case
 from workers.catalogue import Served
-from workers.closing import Closable, forget_all_but
+from workers.closing import Closable, close_all, forget_all_but
 from workers.conversation import Conversation
 from workers.lease import Lease
 from workers.modelling.attempt import Site
@@ -146,8 +146,7 @@ class Worker:
     async def aclose(self) -> None:
         """Close the connections to endpoints, and what solvers have open."""
         await self._gateway.aclose()
-        for one in self.forget_all_but(()):
-            await one.aclose()
+        await close_all(self.forget_all_but(()))
 
     async def _drive(self, lease: Lease, served: Served, conversation: Conversation, time: SolverTime) -> None:
         ref = conversation.ref

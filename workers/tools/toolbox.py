@@ -10,7 +10,7 @@ from typing import Protocol
 
 from bus.errors import MachineError
 from bus.types import Digest
-from workers.closing import Closable, forget_all_but
+from workers.closing import Closable, close_all, forget_all_but
 from workers.programs import fault_of_absence
 from workers.redaction import hide_variable, redacted
 from workers.suite import Suite
@@ -143,8 +143,7 @@ class Toolboxes:
 
     async def aclose(self) -> None:
         """Let go of what they hold open."""
-        for box in self.forget_all_but(()):
-            await box.aclose()
+        await close_all(self.forget_all_but(()))
 
 
 def _secret_variables(suite: Suite) -> set[str]:
