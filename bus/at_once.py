@@ -22,12 +22,12 @@ async def all_of(asked: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     begun = 0
     try:
         while begun < len(asked):
-            piece = asked[begun : begun + _MOST]
+            piece = [asyncio.ensure_future(one) for one in asked[begun : begun + _MOST]]
             begun += len(piece)
-            for answer in await asyncio.gather(*piece, return_exceptions=True):
-                if isinstance(answer, BaseException):
-                    raise answer
-                said.append(answer)
+            await asyncio.gather(*piece, return_exceptions=True)
+            said += [
+                one.result() for one in piece
+            ]  # an error may also be what one comes to: only raised ones are raised
     finally:
         for unasked in asked[begun:]:
             unasked.close()

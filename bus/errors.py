@@ -72,6 +72,17 @@ class BatchMissing(InputError):
         super().__init__(problem, remedy=remedy)
 
 
+class NewerBatch(InputError):
+    """A batch that declares what this release does not know: to serve it, or to show it, would be a guess."""
+
+    def __init__(self, batch: str) -> None:
+        """`batch`: its name."""
+        super().__init__(
+            f"batch {batch!r} was declared by another release of evalbus, in a way that this one does not know",
+            remedy="use that one, or a newer",
+        )
+
+
 class ArtifactMissing(InputError):
     """No store that is known here has these bytes: none was named, or a server forgot them with its last moments."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bus.chain import EMPTY_HEAD
-from bus.errors import InputError
+from bus.errors import InputError, NewerBatch
 from bus.events import StoredEvent, ends_in
 from bus.imported.looking import IMPORTED_OPEN
 from bus.keys import registry
@@ -48,7 +48,10 @@ class Rows(Steps):
         return {name: tombstone for name, tombstone in found.items() if tombstone is not None}
 
     async def info(self, batch: BatchId) -> BatchInfo | None:
-        """What a batch declared, or None when there is none of that name. Raises InputError for one that was pruned."""
+        """What a batch declared, or None when there is none of that name.
+
+        Raises InputError for one that was pruned (PrunedError), or that another release declared (NewerBatch).
+        """
         spec, status, incarnation, imported = await self._link.command(
             "HMGET", self.keys(batch).batch_row, "spec", "status", "incarnation", "imported"
         )
@@ -56,8 +59,12 @@ class Rows(Steps):
             if tombstone := await self.tombstone(batch):
                 raise PrunedError(batch, tombstone)
             return None
+        try:
+            declared = BatchSpec.from_json(spec)
+        except (TypeError, ValueError):
+            raise NewerBatch(batch) from None
         return BatchInfo(
-            BatchSpec.from_json(spec),
+            declared,
             BatchStatus(status.decode()),
             self.plane,
             incarnation.decode(),

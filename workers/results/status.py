@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bus.cluster import ServerBus
+from bus.errors import NewerBatch
 from bus.held_loops import HeldLoop, held_loops
 from bus.port import BatchStatus, Counters, IntentState, RunRow, RunState
 from bus.server import ServerStatus
+from bus.tombstones import PrunedError
 from bus.types import BatchId
 from workers.naming import batch_name
 from workers.processes.held_loops import said_of
@@ -39,7 +41,8 @@ async def show_all(bus: ServerBus, console: Console) -> None:
     known = [name for name, at in (await bus.all_batches()).items() if at is not BatchStatus.PRUNED]
     titles = ["batch", "state", "runs", "admitted", "running", "sealed", "scored", "holes", "refused", "bins"]
     lines = [titles]
-    for whole in await wholes(bus, known):
+    found = await wholes(bus, known)
+    for whole in found:
         counts = await counters_of(bus, whole)
         first_of = whole.info.spec.first_of
         runs = counts.intended if first_of is None else f"{counts.intended} of {first_of}"
@@ -50,6 +53,13 @@ async def show_all(bus: ServerBus, console: Console) -> None:
         bins = " · ".join(f"{name} {counts.bins.get(name, 0)}" for name in whole.info.spec.bins)
         lines.append([whole.name, state_of(counts), *map(str, numbers), bins if counts.status.ended else ""])
     await _show_rests(bus, console)
+    for name in sorted({*known}.difference(*(whole.batches for whole in found))):
+        try:
+            await bus.info(name)
+        except NewerBatch as newer:
+            console.print(f"not shown  {newer}", soft_wrap=True, markup=False)
+        except PrunedError:
+            continue
     if len(lines) == 1:
         console.print("no batches on this server", markup=False)
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bus.cluster import ServerBus
-from bus.errors import ViolationError
+from bus.errors import NewerBatch, ViolationError
 from bus.partitions import MOST_PARTS, added, part_name, put_back, root_of, whole_spec
 from bus.port import BatchInfo, BatchSpec, BatchStatus, Counters, RunRow
 from bus.snapshot import Snapshot
@@ -110,16 +110,17 @@ async def _pruned(bus: _Looking, name: BatchId, gone: PrunedError) -> PrunedErro
 async def wholes(bus: _Looking, names: Collection[BatchId]) -> list[Whole]:
     """What batches of these names are to their user: partitions together, under the name that they have in common.
 
-    A partition of which others were pruned stands by itself, and what was pruned is none of them.
+    A partition of which others were pruned stands by itself, and what was pruned is none of them, nor is what this
+    release cannot read.
     """
     found, rest = [], set(names)
     for root in sorted({root_of(name) for name in names}):
-        with suppress(PrunedError):
+        with suppress(PrunedError, NewerBatch):
             if (whole := await whole_of(bus, root)) is not None:
                 found.append(whole)
                 rest -= {*whole.batches}
     for name in sorted(rest):  # it is only called like a partition, or the others are gone
-        with suppress(PrunedError):
+        with suppress(PrunedError, NewerBatch):
             if (whole := await whole_of(bus, name)) is not None:
                 found.append(whole)
     return sorted(found, key=lambda whole: whole.info.spec.batch)
