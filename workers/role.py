@@ -16,8 +16,9 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -36,6 +37,7 @@ from workers.naming import checked_name, made_up_name, this_machine
 from workers.observing.starting import Observing, observing
 from workers.planner import Planner
 from workers.processes import logs, nursery_client
+from workers.processes.breaker import Told
 from workers.processes.leftovers import clear_leftovers
 from workers.processes.loop_teller import teller
 from workers.processes.machine import Disks
@@ -71,6 +73,21 @@ class _Built:
     buses: Sequence[ServerBus]
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a role is built of."""
+
+    options: RoleOptions
+    bus: ServerBus
+    open_another: Callable[[], ServerBus]
+    """For what is done beside the runs."""
+    runtime: SystemRuntime
+    name: ConsumerId
+    catalogue: Catalogue
+    work: Path
+    watched: Observing
+
+
 def run_role(options: RoleOptions) -> bool:
     """Serve until stopped. True when the batch that was asked for has ended, False when a signal stopped it.
 
@@ -104,17 +121,18 @@ async def _serve(options: RoleOptions, suite: Suite | None, key: BundleKey | Non
             rights = COMMANDS if options.archive is None else (*COMMANDS, *ARCHIVING)
             await check_fit(endpoint.target, plane=options.plane, commands=rights)
         lease = suite.lease if suite else 10.0
-        bus = open_bus(
-            endpoint, runtime, plane=options.plane, artifacts=artifacts_for(options.artifacts, options.url, home),
-            lease=lease, durability=options.durability,
-        )  # fmt: skip
+        connect = partial(open_bus, endpoint, runtime, plane=options.plane, lease=lease, durability=options.durability)
+        bus = connect(artifacts=artifacts_for(options.artifacts, options.url, home))
         try:
             seen = watched.seen(bus)
             catalogue = Catalogue(seen, suite, BatchId(options.batch) if options.batch else None)
             if options.fetch_suite:
                 catalogue.fetch = _fetcher(bus, key, home / "suites")
-            work = home / "work" / name
-            async with _built(options, seen, endpoint, runtime, name, catalogue, work, lease, watched) as built:
+            structlog.contextvars.bind_contextvars(consumer=name)
+            parts = _Parts(
+                options, seen, lambda: watched.seen(connect()), runtime, name, catalogue, home / "work" / name, watched
+            )
+            async with _BUILDERS[options.role](parts) as built:
                 await catalogue.open_batches()  # a copy of another state of the suite never counts as started
                 with watched.polling(bus, options):
                     return await _until_stopped(built, catalogue, teller(endpoint, options.plane), name)
@@ -133,53 +151,55 @@ def _fetcher(bus: ServerBus, key: BundleKey | None, suites: Path) -> Callable[[B
 
 
 @contextlib.asynccontextmanager
-async def _built(
-    options: RoleOptions,
-    bus: ServerBus,
-    endpoint: Endpoint,
-    runtime: SystemRuntime,
-    name: ConsumerId,
-    catalogue: Catalogue,
-    work: Path,
-    lease: float,
-    watched: Observing,
-) -> AsyncIterator[_Built]:
-    structlog.contextvars.bind_contextvars(consumer=name)
-    disks = Disks([work.parent])
-    told = telling(bus, name, watched.rests)
-    if options.role is not Role.PLANNER:  # which never rests, and whose user may not say so
-        await told(None)  # whoever had this name may have died at rest
-        clear_leftovers(work.parent, name)
-    if options.role is Role.PLANNER:
-        planner = Planner(bus, runtime, name, catalogue, bus.opened)
-        yield _Built(planner if options.archive is None else _with_archivist(planner, bus, options), [bus])
-    elif options.role is Role.SCORER:
-        scorer = ScorerRole(bus, runtime, name, work, bus.limits_of, disks, this_machine())
-        consumer = Consumer(
-            bus, runtime, Group.SCORER, name, catalogue, scorer, options.slots, opened=bus.opened,
-            disks=disks, told=told,
-        )  # fmt: skip
-        try:
-            yield _Built(consumer, [bus])
-        finally:
-            await scorer.aclose()
-    else:
-        room, beside = (
-            Toolroom(),
-            watched.seen(open_bus(endpoint, runtime, plane=options.plane, lease=lease, durability=options.durability)),
-        )
-        worker = Worker(bus, runtime, name, work, bus.limits_of, room.tools_of(bus, runtime), disks, this_machine())
-        runs = Consumer(
-            bus, runtime, Group.WORKER, name, catalogue, worker, options.slots, quarantine=room.quarantine,
-            opened=bus.opened, disks=disks, told=told,
-        )  # fmt: skip
-        tools = room.consumer(beside, runtime, name, catalogue, telling(bus, ConsumerId(f"{name} (tools)")))
-        try:
-            yield _Built(JointConsumer([runs, tools]), [bus, beside])
-        finally:
-            await worker.aclose()
-            await room.aclose()
-            await beside.aclose()
+async def _planner(parts: _Parts) -> AsyncIterator[_Built]:
+    bus = parts.bus
+    planner = Planner(bus, parts.runtime, parts.name, parts.catalogue, bus.opened)
+    yield _Built(planner if parts.options.archive is None else _with_archivist(planner, bus, parts.options), [bus])
+
+
+@contextlib.asynccontextmanager
+async def _scorer(parts: _Parts) -> AsyncIterator[_Built]:
+    bus, runtime, name = parts.bus, parts.runtime, parts.name
+    told, disks = await _begun(parts), Disks([parts.work.parent])
+    scorer = ScorerRole(bus, runtime, name, parts.work, bus.limits_of, disks, this_machine())
+    consumer = Consumer(
+        bus, runtime, Group.SCORER, name, parts.catalogue, scorer, parts.options.slots, opened=bus.opened,
+        disks=disks, told=told,
+    )  # fmt: skip
+    try:
+        yield _Built(consumer, [bus])
+    finally:
+        await scorer.aclose()
+
+
+@contextlib.asynccontextmanager
+async def _worker(parts: _Parts) -> AsyncIterator[_Built]:
+    bus, runtime, name = parts.bus, parts.runtime, parts.name
+    told, disks = await _begun(parts), Disks([parts.work.parent])
+    room, beside = Toolroom(), parts.open_another()
+    worker = Worker(bus, runtime, name, parts.work, bus.limits_of, room.tools_of(bus, runtime), disks, this_machine())
+    runs = Consumer(
+        bus, runtime, Group.WORKER, name, parts.catalogue, worker, parts.options.slots, quarantine=room.quarantine,
+        opened=bus.opened, disks=disks, told=told,
+    )  # fmt: skip
+    tools = room.consumer(beside, runtime, name, parts.catalogue, telling(bus, ConsumerId(f"{name} (tools)")))
+    try:
+        yield _Built(JointConsumer([runs, tools]), [bus, beside])
+    finally:
+        await worker.aclose()
+        await room.aclose()
+        await beside.aclose()
+
+
+_BUILDERS: Final = {Role.PLANNER: _planner, Role.SCORER: _scorer, Role.WORKER: _worker}
+
+
+async def _begun(parts: _Parts) -> Told:
+    """What an earlier one of this name left is gone. How it tells that it rests; a planner never does, nor may it."""
+    told = telling(parts.bus, parts.name, parts.watched.rests)
+    await told(None)  # whoever had this name may have died at rest
+    clear_leftovers(parts.work.parent, parts.name)
+    return told
 
 
 def _with_archivist(planner: Planner, bus: ServerBus, options: RoleOptions) -> _Stoppable:
