@@ -216,6 +216,58 @@ def test_faults_are_chosen_by_name_or_by_what_they_begin_with() -> None:
         chosen("earthquake")
 
 
+# --- machines ---------------------------------------------------------------------------------------------
+
+
+def handed_back(played: Played) -> set[tuple[str, str]]:
+    """By whom, and for which machine's fault."""
+    holders: dict[str, str] = {}
+    found = set()
+    for line in map(json.loads, played.lines[1:-1]):
+        envelope = line.get("envelope") or {}
+        if "consumer" in envelope and "lease_id" in envelope:
+            holders[envelope["lease_id"]] = envelope["consumer"]
+        if "machine" in envelope:
+            found.add((holders[envelope["lease_id"]], envelope["machine"]))
+    return found
+
+
+def test_processes_on_one_machine_break_together() -> None:
+    """By default each has one to itself."""
+    faults = Fault("worker-1", "attempt", 1, "unfit-unseen", 4.0), Fault("scorer-1", "verdict", 1, "unfit-unseen", 4.0)
+    crew = Crew(workers=2, scorers=1)
+    apart, beside = (played_with(built_in("plain"), *faults, crew=replace(crew, together=n)) for n in (1, 2))
+    assert handed_back(apart) == {("worker-1", "worker-1"), ("scorer-1", "scorer-1")}
+    assert handed_back(beside) >= {("worker-1", "machine-1"), ("worker-2", "machine-1")}
+
+
+def test_machines_break_beside_whatever_else_goes_wrong() -> None:
+    """Of a seed in which none breaks, no fault is another than before there were such."""
+    dice, alone = (
+        Dice("seed 1", 1.0),
+        Dice("seed 1", 1.0, tuple(kind for kind in KINDS if not kind.startswith("unfit"))),
+    )
+    for number in range(1, 400):
+        dice.strike("worker-1", "attempt", number, "work")
+        struck = [one.strike("worker-1", "claim", number, "step") for one in (dice, alone)]
+        assert struck[0] == struck[1]
+    assert {fault.kind.partition("-")[0] for fault in dice.drawn} > {"unfit"}
+
+
+@pytest.mark.parametrize("kind", ["unfit-unseen", "unfit-run"])
+def test_a_run_that_is_given_up_is_a_violation_while_another_machine_could_do_it(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """One machine's word is to be enough here. What no machine could do may be given up."""
+    undisturbed(built_in("plain"))
+    monkeypatch.setattr("bus.memory.hand_backs.UNFIT_MACHINES", 1)
+    monkeypatch.setattr("workers.simulating.process._FOR_SURE", 0.01)
+    played = played_with(built_in("plain"), Fault("worker-1", "attempt", 2, kind, 3.0))
+    assert played.given_up
+    broken = {one.id for one in find(built_in("plain"), played).violations}
+    assert broken == {"run.P14"} | ({"machines.P1"} if kind == "unfit-unseen" else set())
+
+
 # --- what is told -----------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,12 @@ FOUND = {
             Fault("worker-2", "append", 5, "server-lost", 0.54),
         ),
     ),
+    # The machine looked whether it could work again, and what it asked its disk for never came: it waited for that, and
+    # took nothing any more.
+    "a look that hangs": Schedule(
+        built_in("plain"), 60, Crew(planners=1, workers=1, scorers=1),
+        faults=(Fault("worker-1", "attempt", 2, "unfit-hung", 1.5),),
+    ),
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -17,7 +17,9 @@ from bus.models.model import Model
 from tests.simulated import quiet
 from workers.simulating.faults import ALL, Fault
 from workers.simulating.findings import Finding
+from workers.simulating.hand_backs import RULES
 from workers.simulating.mutants import Mutant
+from workers.simulating.play import Crew
 from workers.simulating.schedule import Schedule, drawn
 from workers.simulating.setting import built_in
 from workers.simulating.shrinking import shrunk
@@ -34,10 +36,13 @@ class Hunt:
     breaks: str
     aim: str = ""
     """The only step that is struck, where a fault there is rare among all calls."""
+    crew: Crew | None = None
+    """By default the seed's."""
 
     def schedule(self, seed: int, mutant: Mutant) -> Schedule:
         """The seed's schedule with the check taken out."""
         whole = drawn([built_in(name) for name in self.suites], seed, self.kinds, mutant)
+        whole = whole if self.crew is None else replace(whole, crew=self.crew)
         return whole.of(self._aimed(seed, whole.setting.suite.lease)) if self.aim else whole
 
     def _aimed(self, seed: int, lease: float) -> list[Fault]:
@@ -69,6 +74,15 @@ HUNTS = (
     Hunt("ledger", "step_counter", ("model",), ALL, "ledger.S1"),
 )
 
+_UNSEEN = ("unfit-unseen", "unfit-run")
+HAND_BACKS = (
+    Hunt("run", "hand_backs_count", ("plain",), _UNSEEN, "run.P14"),
+    Hunt("run", "repeats_count", ("plain",), _UNSEEN, "run.P14"),
+    Hunt("run", "what_is_seen_counts", ("plain",), ("unfit-all",), "run.P14", crew=Crew(workers=6)),
+    Hunt("run", "whoever_is_at_work", ("plain",), _UNSEEN, "run.P14"),
+)
+"""Rules by which a machine's fault would be its run's."""
+
 SEEDS = 80
 
 
@@ -83,15 +97,19 @@ def test_every_fence_is_hunted() -> None:
     assert sorted(hunt.fence for hunt in HUNTS) == sorted(MODELS)
 
 
-@pytest.mark.parametrize("hunt", HUNTS, ids=str)
+def test_every_rule_of_hand_backs_is_hunted() -> None:
+    """Likewise."""
+    assert sorted(hunt.policy for hunt in HAND_BACKS) == sorted(RULES)
+
+
+@pytest.mark.parametrize("hunt", [*HUNTS, *HAND_BACKS], ids=str)
 def test_a_fence_without_its_check_is_found(hunt: Hunt) -> None:
     """And the very schedule that shows it breaks nothing when the check is there."""
-    settings = [built_in(name) for name in hunt.suites]
     mutant = Mutant(hunt.fence, hunt.policy)
     for seed in range(SEEDS):
         played, finding = hunt.schedule(seed, mutant).found()
         if hunt.breaks in _broken(finding):
-            _, intact = drawn(settings, seed, hunt.kinds).of(played.faults).found()
+            _, intact = replace(hunt.schedule(seed, mutant).of(played.faults), mutant=None).found()
             assert intact.violations == ()
             return
     pytest.fail(f"{hunt} survived {SEEDS} schedules")
@@ -118,6 +136,8 @@ def test_an_unknown_policy_is_refused() -> None:
     """By the fence's name and its own."""
     with pytest.raises(InputError, match="no policy 'naive'"):
         _ = Mutant("judge", "naive").model
+    with pytest.raises(InputError, match="no policy 'naive'"):
+        _ = Mutant("run", "naive").rule
 
 
 def test_a_mutant_adds_no_state_to_its_fence() -> None:

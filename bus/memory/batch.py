@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from bus.memory.hand_backs import Unfit
+from bus.memory.hand_backs import HandBacks
 from bus.memory.streams import MemoryStream
 from bus.models.admission import Admission
 from bus.models.completion import Completion
@@ -92,11 +92,8 @@ class Life:
     """Of the workspace."""
     attempts: int = 0
     score_attempts: int = 0
-    hand_backs: int = 0
-    score_hand_backs: int = 0
-    """By who had to stop."""
-    unfit: Unfit = field(default_factory=Unfit)
-    score_unfit: Unfit = field(default_factory=Unfit)
+    hand_backs: HandBacks = field(default_factory=HandBacks)
+    score_hand_backs: HandBacks = field(default_factory=HandBacks)
     scorer_lease: str = ""
     ended: dict[str, str] = field(default_factory=dict)
     """Lease → the step that ended it: its resend is a duplicate, also when the run has moved on."""

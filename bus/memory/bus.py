@@ -42,7 +42,6 @@ from bus.port import Entry, Group, Held, Receipt, Ref, RunState
 from bus.port_calls import MODEL_DESK
 from bus.types import BatchId, ConsumerId, Decision, Digest, EntryId, LeaseId, RunId
 from bus.types import Verb as BusVerb
-from bus.values import FREE_HAND_BACKS
 
 __all__ = ["MemoryBus", "MemoryWorld"]
 
@@ -215,12 +214,11 @@ class MemoryBus(AdoptSteps, CallSteps, ToolSteps, ScorerSteps):
             return command.again()
         if not at.holder_is_live(ref.run, ref.lease_id, ref.gen):
             return command.refused("stale_lease")
-        if machine and not life.unfit.noted(machine, alone=at.alone(RunState.RUNNING), seen=seen):
+        if machine and not life.hand_backs.noted(machine, alone=at.alone(RunState.RUNNING), seen=seen):
             return command.refused("its_own_doing")
         settle(command, life, MODEL_DESK)
         fence_holder(command, ref.run)
-        life.hand_backs += not machine
-        if machine or life.hand_backs <= FREE_HAND_BACKS:
+        if life.hand_backs.is_free(machine):
             emit_anew(command, Group.WORKER, ref.run)
             life.attempts -= 1
         life.ended[ref.lease_id] = "yield"

@@ -11,7 +11,6 @@ from bus.port import Entry, Group, Judgement, Ref, RunState
 from bus.port_calls import JUDGE_DESK
 from bus.types import ConsumerId, Decision, LeaseId, RunId
 from bus.types import Verb as BusVerb
-from bus.values import FREE_HAND_BACKS
 
 __all__ = ["ScorerSteps"]
 
@@ -127,11 +126,10 @@ class ScorerSteps(EndingSteps):
             return command.again()
         if not at.scorer_is_live(ref.run, ref.lease_id, ref.gen):
             return command.refused("stale_lease")
-        if machine and not life.score_unfit.noted(machine, alone=at.alone(RunState.SCORING), seen=seen):
+        if machine and not life.score_hand_backs.noted(machine, alone=at.alone(RunState.SCORING), seen=seen):
             return command.refused("its_own_doing")
         settle(command, life, JUDGE_DESK)
-        life.score_hand_backs += not machine
-        if machine or life.score_hand_backs <= FREE_HAND_BACKS:
+        if life.score_hand_backs.is_free(machine):
             emit_anew(command, Group.SCORER, ref.run)
             life.score_attempts -= 1
         life.ended[ref.lease_id] = "score_yield"

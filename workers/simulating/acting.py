@@ -8,6 +8,7 @@ or a tool said: so a run that is scored at all is scored alike, whatever was kil
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from contextvars import ContextVar
 from typing import Final
@@ -37,8 +38,11 @@ async def solve(case: Case, run: Run) -> str:
     lease = float(str(told["lease"]))
     drawn = random.Random(run.seed)  # noqa: S311 - a script, no secret
     turn = f" in attempt {run.gen}" if told.get("fickle") else ""
+    PROCESS.get().begins("attempt", run.id)
     for step in range(drawn.randint(2, 4)):
         await asyncio.sleep(drawn.choice(_PAUSES) * lease)
+        if why := PROCESS.get().unable(run.id):
+            raise OSError(errno.ENOSPC, why)
         await _do(drawn.choice(does), step, turn if step else "", run, drawn, told)
     if told.get("raises"):
         raise ValueError("it cannot be solved")

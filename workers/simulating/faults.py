@@ -19,8 +19,9 @@ from workers.simulating.bending import BENDABLE
 __all__ = ["ALL", "KINDS", "Dice", "Fault", "Kind", "Listed", "Source", "Where", "chosen", "read_faults"]
 
 
-Where: TypeAlias = Literal["step", "read", "sleep", "model", "tool"]
-"""The kinds of calls: those that change something, that are given entries, that wait, that reach an endpoint."""
+Where: TypeAlias = Literal["step", "read", "sleep", "model", "tool", "work"]
+"""The kinds of calls: those that change something, that are given entries, that wait, that reach an endpoint; and the
+work itself, a solver or a verdict that begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ _CALL: Final[tuple[Where, ...]] = ("step", "read")
 _ANY: Final[tuple[Where, ...]] = ("step", "read", "sleep")
 _MODEL: Final[tuple[Where, ...]] = ("model",)
 _TOOL: Final[tuple[Where, ...]] = ("tool",)
+_WORK: Final[tuple[Where, ...]] = ("work",)
 _CROSSES: Final = frozenset({"seal", "tool_complete"})
 """Those that write under a key of their plane: with any other, a process of another plane finds no batch."""
 
@@ -81,15 +83,28 @@ KINDS: Final[Mapping[str, Kind]] = {
     "tool-unreachable": Kind("the call of the tool is lost on the way", _TOOL),
     "tool-late": Kind("the tool takes long", _TOOL, 0.1, 1.2),
     "tool-refused": Kind("the tool refuses: nothing was done", _TOOL),
+    "unfit-full": Kind("its machine can do no run for a while, as its disk says at once", _WORK, 0.5, 20.0, 3),
+    "unfit-seen": Kind("its machine can do no run for a while, and finds it when it tries", _WORK, 0.5, 20.0, 3),
+    "unfit-unseen": Kind("its machine can do no run for a while, and finds nothing wrong", _WORK, 0.5, 40.0, 4),
+    "unfit-hung": Kind("its machine can do no run for a while, and hangs when it tries", _WORK, 0.5, 20.0, 3),
+    "unfit-all": Kind("no machine can do any run for a while, and each finds it when it tries", _WORK, 0.5, 20.0),
+    "unfit-run": Kind("no machine can do this run for a while, and none finds anything wrong", _WORK, 0.5, 400.0),
 }
 """By name."""
 
 ALL: Final = tuple(KINDS)
 
-_RATES: Final[Mapping[Where, float]] = {"step": 0.05, "read": 0.004, "sleep": 0.002, "model": 0.15, "tool": 0.15}
+_RATES: Final[Mapping[Where, float]] = {
+    "step": 0.05,
+    "read": 0.004,
+    "sleep": 0.002,
+    "model": 0.15,
+    "tool": 0.15,
+    "work": 0.05,
+}
 """How likely a call is struck."""
-_MOST: Final = 10
-"""Faults of one schedule."""
+_MOST, _MOST_MACHINES = 10, 2
+"""Faults of one schedule; and of its machines, beside those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,33 +138,42 @@ class Source:
         raise NotImplementedError
 
 
+class _Hand:
+    """Who throws dice, and how often something may still come of it."""
+
+    def __init__(self, seed: str, least: int, most: int) -> None:
+        self.dice = random.Random(seed)  # noqa: S311 - a schedule, no secret
+        self.left = self.dice.randint(least, most)
+
+
 class Dice(Source):
     """Draws from a seed; what was drawn is in `drawn`."""
 
     def __init__(self, seed: str, lease: float, kinds: Sequence[str] = ALL) -> None:
         """`lease`: the length of a lease in seconds."""
-        self._random = random.Random(seed)  # noqa: S311 - a schedule, no secret
         self._lease = lease
-        self._left = self._random.randint(1, _MOST)
+        # Machines have dice of their own: what else goes wrong is the same in a schedule in which they do not break.
+        self._calls, self._machines = _Hand(seed, 1, _MOST), _Hand(f"{seed}/machines", 0, _MOST_MACHINES)
         self._kinds = {where: [name for name in kinds if where in KINDS[name].where] for where in _RATES}
         self.drawn: list[Fault] = []
 
     def end(self) -> None:
         """Nothing goes wrong any more."""
-        self._left = 0
+        self._calls.left = self._machines.left = 0
 
     def strike(self, process: str, at: str, nth: int, where: Where) -> Fault | None:
         """See Source."""
-        if self._left <= 0 or self._random.random() >= _RATES[where]:
+        hand = self._machines if where == "work" else self._calls
+        if hand.left <= 0 or hand.dice.random() >= _RATES[where]:
             return None
         names = [name for name in self._kinds[where] if (only := KINDS[name].only) is None or at in only]
         if not names:
             return None
-        [name] = self._random.choices(names, [KINDS[name].weight for name in names])
+        [name] = hand.dice.choices(names, [KINDS[name].weight for name in names])
         kind = KINDS[name]
-        seconds = round(self._lease * self._random.uniform(kind.least, kind.most), 3)
+        seconds = round(self._lease * hand.dice.uniform(kind.least, kind.most), 3)
         fault = Fault(process, at, nth, name, seconds)
-        self._left -= 1
+        hand.left -= 1
         self.drawn.append(fault)
         return fault
 

@@ -1,8 +1,8 @@
 """What is asked of each schedule when it is over.
 
-The checker reads the history, and the simulated endpoint's own books. Beside its properties stand four that a history
+The checker reads the history, and the simulated endpoint's own books. Beside its properties stand five that a history
 alone does not show: that the batch ended, that no role broke, that the runs which were scored were scored as in an
-undisturbed run, and that replay derives every decision again.
+undisturbed run, that none was given up that a machine could do, and that replay derives every decision again.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _SOURCE: Final = "the simulated history"
 _ENDED: Final = "end.P1: once nothing goes wrong any more the batch ends, within its patience"
 _BROKE: Final = "roles.P1: no role ends, or drops a message, by an exception that nobody foresaw"
 _ALIKE: Final = "outcome.P1: a run that is scored is scored as in an undisturbed batch; else it is a hole that says why"
+_FITTING: Final = "machines.P1: no run ends for what machines could not do while there is one that could"
 _REPLAYED: Final = "replay.P1: the reference models derive each decision again"
 
 _HONEST: Final = frozenset(
@@ -35,6 +36,8 @@ _HONEST: Final = frozenset(
     }
 )  # fmt: skip
 """Holes in which a run may end because of what went wrong around it."""
+_OF_CODE: Final = frozenset({"solver_error", "scorer_error"})
+"""Likewise, where no machine could do what its code, or its scorer's, wanted to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +100,10 @@ def find(setting: Setting, played: Played, *, replayed: bool = True) -> Finding:
         for run, bin_ in checked.scored.items()
         if expected.scored.get(run) != bin_
     ]
-    wrong += [f"{why}, which nothing explains" for why in checked.holes if why not in _HONEST | expected.holes]
+    honest = _HONEST | expected.holes | (_OF_CODE if played.given_up else set())
+    wrong += [f"{why}, which nothing explains" for why in checked.holes if why not in honest]
     see(_ALIKE, setting.suite.intended, wrong)
+    see(_FITTING, len(played.given_up), list(played.wrongly))
     if replayed:
         # The models are told the time by the entries' ids, which do not go back when the server's clock does.
         see(_REPLAYED, *((len(played.lines), _differences(played)) if played.timed else (0, [])))

@@ -13,12 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from bus.port import BatchSpec
+from bus.errors import MachineError
+from bus.port import BatchSpec, Event, Ref
+from workers.catalogue import Served
 from workers.judging import reading
-from workers.judging.judge import Judge
+from workers.judging.judge import Judge, Judged
 from workers.judging.prompt import JudgePrompt
+from workers.lease import Lease
 from workers.processes.commands import Finished
+from workers.processes.machine import machine_error
 from workers.scorer import ScorerRole
+from workers.scoring import Sealed
 from workers.simulating.endpoint import SimulatedPlane
 from workers.simulating.process import Process
 from workers.suite import Suite
@@ -61,6 +66,20 @@ class SimulatedScorer(ScorerRole):
         if suite.scorer.kind == "model" and suite.digest not in self._judges:
             self._judges[suite.digest] = _Judge(suite, self.process)
         super().prepare(suite, spec)
+
+    async def give_back(self, lease: Lease, fault: MachineError | None = None) -> bool:
+        """See ScorerRole."""
+        if await super().give_back(lease, fault):
+            return True
+        assert lease.ref is not None, "it was ended"
+        self.process.ends_for_machines(lease.ref.run)
+        return False
+
+    async def _verdict(self, lease: Lease, ref: Ref, served: Served, events: Sequence[Event], sealed: Sealed) -> Judged:
+        self.process.begins("verdict", ref.run)
+        if why := self.process.unable(ref.run):
+            raise machine_error(why)
+        return await super()._verdict(lease, ref, served, events, sealed)
 
 
 @contextmanager

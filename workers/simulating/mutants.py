@@ -2,23 +2,27 @@
 
 Most are the naive policies of `bus.models.mutants`, in the place of the fence's own model. A step of the pipeline asks
 several fences, and what one of them lets pass another may refuse; so the policies that are used here are those of which
-nobody else makes up for the missing check.
+nobody else makes up for the missing check. The fence `run` stands for the steps themselves: how they count hand-backs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from bus.errors import InputError
 from bus.memory.batch import MemoryBatch
+from bus.memory.hand_backs import HandBacks
 from bus.models import MUTANTS, Answer, Model
 from bus.models.indoubt import InDoubt
 from bus.models.model import commit
 from bus.models.plane import Plane
+from workers.simulating.hand_backs import RULES, Lives
 
 __all__ = ["OWN", "Mutant"]
+
+T = TypeVar("T")
 
 
 class SharedSlots(InDoubt):
@@ -48,7 +52,7 @@ OWN: Final[Mapping[str, Mapping[str, type[Model]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A policy of a fence."""
+    """A policy of a fence, or a rule of hand-backs."""
 
     fence: str
     policy: str
@@ -56,13 +60,23 @@ class Mutant:
     @property
     def model(self) -> type[Model]:
         """The model that follows it. Raises InputError when there is none."""
-        known = {**MUTANTS.get(self.fence, {}), **OWN.get(self.fence, {})}
+        return self._found({**MUTANTS.get(self.fence, {}), **OWN.get(self.fence, {})})
+
+    @property
+    def rule(self) -> type[HandBacks]:
+        """Likewise, of the fence `run`."""
+        return self._found(RULES)
+
+    def _found(self, known: Mapping[str, type[T]]) -> type[T]:
         if self.policy not in known:
             raise InputError(f"fence {self.fence!r} has no policy {self.policy!r}")
         return known[self.policy]
 
     def take_over(self, batch: MemoryBatch) -> None:
         """Take the place of the fence in a batch that has nothing in it yet."""
+        if self.fence == "run":
+            batch.lives = Lives(self.rule)
+            return
         models = batch.desks.values() if self.fence == "admission" else [getattr(batch, self.fence)]
         for model in models:
             model.__class__ = self.model  # it adds no state: what the fence has is what it starts with

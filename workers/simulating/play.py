@@ -29,6 +29,7 @@ from workers.simulating.clock import VirtualLoop
 from workers.simulating.faults import Dice, Fault, Source
 from workers.simulating.judging import searched_here
 from workers.simulating.lab import Lab
+from workers.simulating.machines import Machines
 from workers.simulating.mutants import Mutant
 from workers.simulating.process import Place, Process, track_tasks
 from workers.simulating.server import Server
@@ -51,6 +52,14 @@ class Crew:
     planners: int = 1
     workers: int = 2
     scorers: int = 1
+    together: int = 1
+    """So many of each kind share a machine; 1: each has one to itself."""
+
+    def machine_of(self, name: str) -> str:
+        """The machine of `worker-3`."""
+        if self.together == 1:
+            return name
+        return f"machine-{-(-int(name.rpartition('-')[2]) // self.together)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,10 @@ class Played:
     """What the roles themselves did wrong: exceptions that nobody foresaw."""
     estimated: int
     """Tokens that the ledger holds by a guess."""
+    given_up: tuple[str, ...] = ()
+    """Runs that were ended for what machines could not do …"""
+    wrongly: tuple[str, ...] = ()
+    """… and of these, while another machine could."""
 
 
 def play(setting: Setting, seed: str, faults: Source, crew: Crew = Crew(), mutant: Mutant | None = None) -> Played:
@@ -128,6 +141,7 @@ class _Stage:
             contextvars.copy_context(),
             Counter(),
             struck,
+            Machines(loop, self.setting.suite.lease),
         )
         begun = loop.time()
         batch = await self._declared(server)
@@ -154,6 +168,8 @@ class _Stage:
             timed=all(fault.kind != "server-clock" for fault in struck),
             broken=tuple(self.broken),
             estimated=batch.estimated,
+            given_up=tuple(self.place.machines.ends),
+            wrongly=tuple(self.place.machines.wrong),
         )
 
     async def _declared(self, server: Server) -> MemoryBatch:
@@ -184,7 +200,8 @@ class _Stage:
         life = self.lives[name]
         self.lives[name] += 1
         consumer = ConsumerId(consumer or name)
-        process = Process(name, life, self.seed, self.place, role)
+        machine = self.crew.machine_of(name) if consumer == name else consumer
+        process = Process(name, life, self.seed, self.place, role, machine)
         suite, tell = self.setting.suite, self.broken.append
 
         def made() -> roles.Role:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from bus.types import Plane
 from workers.simulating.faults import Fault, Source, Where
 from workers.simulating.lab import Lab
+from workers.simulating.machines import Machines, rest_after
 from workers.simulating.server import Server
 
 __all__ = ["PROCESS", "Place", "Process", "Runtime", "track_tasks"]
@@ -29,6 +30,9 @@ PROCESS: ContextVar[Process] = ContextVar("evalbus_simulated_process")
 
 _LATENCY: Final = (0.000_2, 0.003)
 """Seconds that a call is on its way, at least and at most."""
+
+_FOR_SURE: Final = 10.0
+"""Lease times in which a process that could do a run, and is asked to, has taken it."""
 
 
 class Runtime:
@@ -82,6 +86,7 @@ class Place:
     """(process, what it did) → how often, over all its lives."""
     struck: list[Fault]
     """What did strike, in order."""
+    machines: Machines
     last: float = 0.0
     """When, on the loop's clock."""
     processes: list[Process] = field(default_factory=list)
@@ -91,9 +96,10 @@ class Place:
 class Process:
     """See the module's text."""
 
-    def __init__(self, name: str, life: int, seed: str, place: Place, group: str) -> None:
-        """`life`: how often a process of this name was started before."""
+    def __init__(self, name: str, life: int, seed: str, place: Place, group: str, machine: str = "") -> None:
+        """`life`: how often a process of this name was started before. `machine`: by default it has one to itself."""
         self.name, self.life, self.group = name, life, group
+        self.machine = machine or name
         self.loop = asyncio.get_running_loop()
         self.lab = place.lab
         self.runtime = Runtime(self, f"{seed}/{name}/{life}")
@@ -101,7 +107,8 @@ class Process:
         self.on_death: Callable[[Fault], None] = lambda _fault: None
         self.on_stop: Callable[[Fault], None] = lambda _fault: None
         self.place = place
-        self._until = 0.0
+        self._until = self.loop.time()
+        self._main: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         self._context = place.context.copy()
         self._context.run(PROCESS.set, self)
@@ -111,7 +118,8 @@ class Process:
 
     def start(self, main: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin to run."""
-        return self.loop.create_task(main, context=self._context)
+        self._main = self.loop.create_task(main, context=self._context)
+        return self._main
 
     def owns(self, task: asyncio.Task[Any]) -> None:
         """A task of this process."""
@@ -147,6 +155,7 @@ class Process:
             self.place.struck.append(fault)
             # A server's clock is wrong for a lease time, however far it has jumped.
             lasts = self.place.lease if fault.kind == "server-clock" else fault.seconds
+            lasts += rest_after(fault.seconds, self.place.lease) if where == "work" else 0.0
             self.place.last = max(self.place.last, self.loop.time() + lasts)
         return fault
 
@@ -163,6 +172,33 @@ class Process:
                 self.on_stop(fault)
             case "clock":
                 self.runtime.ahead += fault.seconds
+
+    # --- its machine ---------------------------------------------------------------------------------------
+
+    def begins(self, at: str, run: str) -> None:
+        """A solver's work begins, or a verdict's: its machine may break by it."""
+        fault = self.strikes(at, "work")
+        if fault is not None:
+            self.place.machines.breaks(fault, self.machine, run)
+
+    def unable(self, run: str) -> str:
+        """Why its machine can't do this run now; empty when it can."""
+        return self.place.machines.unable(self.machine, run)
+
+    def ends_for_machines(self, run: str) -> None:
+        """It ends a run that machines could not do. None of its kind may have been there that could."""
+        machines, patience = self.place.machines, _FOR_SURE * self.place.lease
+        machines.ends.append(run)
+        could = [one.name for one in self.place.processes if one.group == self.group and one._could(run, patience)]
+        if could:
+            machines.wrong.append(f"{run}, which {could[0]} could have done for {_FOR_SURE:g} lease times")
+
+    def _could(self, run: str, seconds: float) -> bool:
+        is_there = not self.dead and self._main is not None and not self._main.done()
+        is_awake = self._until <= self.loop.time() - seconds
+        return is_there and is_awake and self.place.machines.has_been_fit(self.machine, run, seconds)
+
+    # --- time ----------------------------------------------------------------------------------------------
 
     async def sleep(self, seconds: float) -> None:
         """Wait; a fault may strike meanwhile."""

@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 import structlog
 
-from bus.errors import EvalbusError
+from bus.errors import EvalbusError, MachineError
 from bus.port import BatchSpec, Bus, Group
 from bus.types import ConsumerId, LeaseId
 from workers.catalogue import Catalogue, Served
@@ -19,6 +19,7 @@ from workers.simulating.endpoint import SimulatedPlane
 from workers.simulating.judging import SimulatedScorer
 from workers.simulating.lab import Lab
 from workers.simulating.line import Line
+from workers.simulating.machines import SimulatedDisks
 from workers.simulating.process import Process
 from workers.simulating.setting import BATCH
 from workers.suite import Suite
@@ -69,6 +70,14 @@ class _Worker(Worker):
             self._planes.setdefault(suite.digest, SimulatedPlane(suite.model, suite.target, self.process))
         super().prepare(suite, spec)
 
+    async def give_back(self, lease: Lease, fault: MachineError | None = None) -> bool:
+        """See Worker."""
+        if await super().give_back(lease, fault):
+            return True
+        assert lease.ref is not None, "it was ended"
+        self.process.ends_for_machines(lease.ref.run)
+        return False
+
 
 class _Planner(Planner):
     """One that asks the simulated endpoint what its requests cost."""
@@ -91,11 +100,11 @@ def planner(process: Process, suite: Suite, name: ConsumerId) -> Role:
 def worker(process: Process, suite: Suite, name: ConsumerId, work: Path, tell: Callable[[str], None]) -> Role:
     """A worker, which calls tools, too, where the suite has any that are called from the stream."""
     bus, runtime, room = cast("Bus", Line(process)), process.runtime, Toolroom()
-    catalogue = Catalogue(bus, suite, BATCH)
-    handler = _Worker(bus, runtime, name, work / name, None, room.tools_of(bus, runtime))
+    catalogue, disks = Catalogue(bus, suite, BATCH), SimulatedDisks(process.place.machines, process.machine)
+    handler = _Worker(bus, runtime, name, work / name, None, room.tools_of(bus, runtime), disks, process.machine)
     handler.process = process
     observed = _Observed(handler, tell)
-    runs = Consumer(bus, runtime, Group.WORKER, name, catalogue, observed, quarantine=room.quarantine)
+    runs = Consumer(bus, runtime, Group.WORKER, name, catalogue, observed, quarantine=room.quarantine, disks=disks)
     if not any(tool.from_stream for tool in suite.tools.values()):
         return runs
     return JointConsumer([runs, room.consumer(cast("Bus", Line(process)), runtime, name, catalogue)])
@@ -104,7 +113,8 @@ def worker(process: Process, suite: Suite, name: ConsumerId, work: Path, tell: C
 def scorer(process: Process, suite: Suite, name: ConsumerId, work: Path, tell: Callable[[str], None]) -> Role:
     """A scorer of the batch."""
     bus = cast("Bus", Line(process))
-    handler = SimulatedScorer(bus, process.runtime, name, work / name)
+    disks = SimulatedDisks(process.place.machines, process.machine)
+    handler = SimulatedScorer(bus, process.runtime, name, work / name, None, disks, process.machine)
     handler.process = process
     observed = _Observed(handler, tell)
-    return Consumer(bus, process.runtime, Group.SCORER, name, Catalogue(bus, suite, BATCH), observed)
+    return Consumer(bus, process.runtime, Group.SCORER, name, Catalogue(bus, suite, BATCH), observed, disks=disks)

@@ -21,6 +21,8 @@ from workers.suite import load_suite
 __all__ = ["Schedule", "drawn", "read_schedule", "settings_of", "write_schedule"]
 
 _FORMAT: Final = "evalbus-schedule"
+_LARGE: Final = 1 / 16
+"""How many schedules have more machines than may say of one run that they cannot do it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,10 @@ def drawn(
     """The schedule of a seed: one of the settings, some processes, faults of these kinds."""
     dice = random.Random(f"{seed}/crew")  # noqa: S311 - a schedule, no secret
     crew = Crew(dice.choice((1, 1, 2)), dice.choice((1, 2, 2, 3)), dice.choice((1, 1, 2)))
+    machines = random.Random(f"{seed}/machines")  # noqa: S311 - likewise
+    crew = replace(crew, together=machines.choice((1, 1, 2)))
+    if machines.random() < _LARGE:
+        crew = replace(crew, workers=6, scorers=6, together=1)
     return Schedule(settings[seed % len(settings)], seed, crew, kinds, None, mutant)
 
 
