@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from bus.partitions import taken_by
 from bus.port import BatchSpec, NextRuns
-from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import BatchId, ConsumerId, Digest, RunId
 from tests.batches import Batch
@@ -45,9 +44,8 @@ async def parts_on(server: Target, specs: Sequence[BatchSpec]) -> AsyncIterator[
             batch = await Batch.open(server.address(), name=one.batch, **fields)
             stack.push_async_callback(batch.aclose)
             runs = taken_by(one.part, RUNS)
-            assert (
-                await batch.bus.admit(one.batch, NextRuns(0, runs, (), ConsumerId("p"), "candidate", "judge"))
-            ).applied
+            ahead = NextRuns(0, runs, (), ConsumerId("p"), "candidate", "judge")
+            assert (await batch.bus.admit(one.batch, ahead)).applied
             found.append(batch)
         yield found
 
@@ -59,6 +57,4 @@ async def ended(batch: Batch, scored: int) -> None:
     for row in await batch.bus.rows(batch.name, await batch.bus.run_ids(batch.name)):
         if not row.state.ended:
             await batch.end(row.run)
-    rows = await batch.bus.rows(batch.name, await batch.bus.run_ids(batch.name))
-    snapshot = Snapshot.from_rows(rows, batch.spec)
-    await batch.bus.close(batch.name, snapshot.snapshot_id, snapshot.accepted)
+    await batch.closed()

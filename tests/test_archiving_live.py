@@ -39,7 +39,6 @@ from bus.port import BatchInfo, Ref
 from bus.redis_bus import RedisBus
 from bus.rights import ARCHIVING, COMMANDS
 from bus.server import unix_url
-from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import BatchId, ConsumerId, Digest, Gen, LeaseId, Plane
 from tests.archiving import LONG, SEGMENT, archivist_of, info_of, length
@@ -143,9 +142,7 @@ async def test_a_batch_goes_on_while_it_is_archived(batch: Batch, tmp_path: Path
     for _ in batch.runs:
         await batch.scored()
         await archivist.tend(info)
-    rows = await batch.bus.rows(batch.name, batch.runs)
-    snapshot = Snapshot.from_rows(rows, batch.spec)
-    assert (await batch.bus.close(batch.name, snapshot.snapshot_id, 3)).applied
+    snapshot = await batch.closed()
     await archivist.tend(info)
     found = await replay_batch(batch.bus, batch.name, None, archive=tmp_path)
     assert (found.status, found.snapshot_id) == ("closed", snapshot.snapshot_id)

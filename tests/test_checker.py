@@ -80,8 +80,7 @@ async def test_a_batch_that_nothing_disturbed_holds_and_lost_no_lease(server: Ta
     await batch.admit()
     for _ in range(2):
         await batch.scored()
-    snapshot = await snapshot_of(batch.bus, batch.name)
-    assert (await batch.bus.close(batch.name, snapshot.snapshot_id, 2)).applied
+    await batch.closed()
     lines = await exported(batch)
     await batch.aclose()
     told = checked(lines)

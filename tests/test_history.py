@@ -25,7 +25,6 @@ from bus.models.sandbox import Sandbox
 from bus.models.transcript import Transcript
 from bus.port import Group, Receipt
 from bus.replay.replayed import Replay
-from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import Digest, Plane, Verb
 from bus.wire import Reply
@@ -254,8 +253,7 @@ async def test_a_batch_that_ends_while_it_is_read_has_its_snapshot_in_the_last_l
         reading = exported_lines(batch.bus, batch.name, info)
         found = [await anext(reading)]
         await batch.scored()
-        snapshot = Snapshot.from_rows(await batch.bus.rows(batch.name, batch.runs), batch.spec)
-        await batch.bus.close(batch.name, snapshot.snapshot_id, 2)
+        snapshot = await batch.closed()
         found += [line async for line in reading]
         assert json.loads(found[-1])["snapshot"]["snapshot_id"] == snapshot.snapshot_id
         replay = Replay("h.jsonl")

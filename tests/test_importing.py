@@ -34,7 +34,6 @@ from bus.redis_bus import RedisBus
 from bus.replay.lines import Lines
 from bus.replay.telling import DiffersError, Told
 from bus.scripts import Script, all_scripts
-from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import BatchId, Gen, Plane
 from bus.wire import Reply, Wire
@@ -194,8 +193,7 @@ async def walked_until_its_close(server: Target) -> tuple[Batch, Batch]:
         if step.script == "run.close":  # with the name of a snapshot that the rows do not give
             break
         await step.send()
-    snapshot = Snapshot.from_rows(await first.bus.rows(first.name, first.runs), first.spec)
-    assert (await first.bus.close(first.name, snapshot.snapshot_id, snapshot.accepted)).applied
+    await first.closed()
     spec = replace(first.spec, batch=BatchId("walk-rescored"), source=first.name)
     second = replace(first, spec=spec, keys=first.bus.keys(spec.batch))
     await first.bus.create(spec)

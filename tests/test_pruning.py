@@ -30,7 +30,6 @@ from bus.redis_bus import RedisBus
 from bus.retiring import Archived, clear, retire
 from bus.rights import COMMANDS, PRUNING
 from bus.scripts import Script, all_scripts
-from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.tombstones import Tombstone
 from bus.types import BatchId, Decision, Digest, Gen, LeaseId, Plane, Verb
@@ -89,9 +88,7 @@ async def rest_of(batch: Batch) -> Batch:
     for _ in batch.runs:
         scoring = await batch.scoring()
         assert (await batch.bus.score(scoring.ref, scoring.judgement)).applied
-    rows = await batch.bus.rows(batch.name, await batch.bus.run_ids(batch.name))
-    snapshot = Snapshot.from_rows(rows, batch.spec)
-    assert (await batch.bus.close(batch.name, snapshot.snapshot_id, snapshot.accepted)).verb is Verb.COMMIT
+    await batch.closed()
     return batch
 
 
@@ -233,8 +230,7 @@ async def closed(batch: Batch) -> None:
     """The one run that it has adopted is scored, and it is closed over that."""
     scoring = await batch.scoring()
     assert (await batch.bus.score(scoring.ref, scoring.judgement)).applied
-    rows = await batch.bus.rows(batch.name, batch.runs)
-    assert (await batch.bus.close(batch.name, Snapshot.from_rows(rows, batch.spec).snapshot_id, 1)).applied
+    await batch.closed()
 
 
 async def test_what_a_closed_batch_scored_anew_goes_and_where_its_answers_are_is_said(

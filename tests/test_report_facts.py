@@ -35,7 +35,6 @@ from bus.port import Chunk, Group, NextRuns
 from bus.port import Held as Alive
 from bus.redis_bus import RedisBus
 from bus.replay.telling import DiffersError
-from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import Gen, Plane
 from bus.wire import Wire
@@ -111,15 +110,7 @@ async def closed(batch: Batch) -> None:
     assert (await batch.bus.score(scoring.ref, replace(scoring.judgement, bin="fail", value="0.25"))).applied
     held = await batch.claimed(W2)
     assert (await batch.bus.hole(held.ref, "solver_error", "boom: no such file")).applied
-    outcome = await ended(batch, accepted=2)
-    assert outcome == "closed"
-
-
-async def ended(batch: Batch, accepted: int) -> str:
-    """Close it, or find it below its quorum."""
-    rows = await batch.bus.rows(batch.name, await batch.bus.run_ids(batch.name))
-    await batch.bus.close(batch.name, Snapshot.from_rows(rows, batch.spec).snapshot_id, accepted)
-    return (await batch.bus.counters(batch.name)).status.value
+    await batch.closed()
 
 
 # --- the number -------------------------------------------------------------------------------------------
@@ -167,7 +158,7 @@ async def test_a_batch_below_its_quorum_has_ended_without_a_number(server: Targe
         await batch.admit()
         await batch.scored()
         await batch.end((await batch.claimed()).ref.run)
-        assert await ended(batch, accepted=1) == "inconclusive"
+        assert (await batch.bus.close(batch.name, "x", 1)).reason == "below_quorum"
         facts = await facts_of(batch, lines_file)
         assert facts.outcome == replace(await fetch_outcome(batch.bus, batch.name), hole_details={})
         assert (facts.outcome.state, facts.outcome.snapshot_id, facts.outcome.pass_rate) == ("inconclusive", None, None)
@@ -184,7 +175,7 @@ async def test_what_the_fences_prevented_is_told_when_it_is_asked_for(batch: Bat
         assert not any(one.rate for one in report.facts.prevented)
     for _ in range(2):
         await batch.end((await batch.claimed()).ref.run)
-    assert await ended(batch, accepted=1) == "closed"
+    await batch.closed()
     await written(batch, lines_file)
     with gathered(lines_file, ["mutable-mean"]) as report:
         (mean,) = report.facts.prevented
@@ -313,7 +304,7 @@ async def test_runs_taken_over_from_another_batch_begin_sealed_or_as_its_holes(
         await first.admit()
         await first.scored()
         await first.end((await first.claimed()).ref.run)
-        assert await ended(first, accepted=1) == "closed"
+        await first.closed()
         adopted = await second.bus.adopt(
             second.name, first.name, NextRuns(0, first.runs, [], P1, "candidate", "strict")
         )

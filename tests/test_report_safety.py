@@ -14,7 +14,6 @@ from playwright.async_api import Browser, Locator, expect
 
 from bus.chain import EMPTY_HEAD
 from bus.port import NextRuns
-from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import ConsumerId, RunId
 from tests.batches import P1
@@ -107,8 +106,7 @@ async def test_a_real_batch_of_ill_will_is_a_page_like_any_other(
         assert (await batch.bus.score(scoring.ref, replace(scoring.judgement, value="1"))).applied
         assert (await batch.bus.append(held.ref, EMPTY_HEAD, 1, [evil])).refused
         assert (await batch.bus.hole((await batch.claimed(worker)).ref, "solver_error", evil)).applied
-        snapshot = Snapshot.from_rows(await batch.bus.rows(batch.name, await batch.bus.run_ids(batch.name)), batch.spec)
-        assert (await batch.bus.close(batch.name, snapshot.snapshot_id, 1)).applied
+        await batch.closed()
         history = await fetched(batch.bus, batch.name, tmp_path)
         write_report(history, tmp_path / "page.html")
     async with opened(browser, tmp_path / "page.html") as visit:

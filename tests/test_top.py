@@ -23,7 +23,6 @@ from bus.held_loops import HeldLoop, note_held_loop
 from bus.port import NextRuns
 from bus.redis_bus import RedisBus
 from bus.server import unix_url
-from bus.snapshot import Snapshot
 from bus.target import Target
 from bus.types import RunId
 from tests.batches import P1, W2, Batch, FixedDoor
@@ -59,9 +58,7 @@ async def test_the_screen_follows_the_batch_until_it_has_closed(server: Target) 
         await seat.batch.scored()
         await seat.batch.bus.hole((await seat.batch.claimed()).ref, "solver_error", "it raised")
         await seat.sees("1 solver_error  the solver raised an error")
-        rows = await seat.batch.bus.rows(seat.batch.name, seat.batch.runs)
-        snapshot = Snapshot.from_rows(rows, seat.batch.spec)
-        assert (await seat.batch.bus.close(seat.batch.name, snapshot.snapshot_id, 2)).applied
+        snapshot = await seat.batch.closed()
         await seat.sees("pass rate 1.0000   2 of 2 scored runs passed")
         assert f"snapshot {snapshot.snapshot_id}" in seat.text
 
