@@ -16,7 +16,7 @@ from bus.checker import Books, Checked
 from bus.types import Plane
 from tests.batches import Batch
 from tests.histories import checked, parsed, rechained, whole_history
-from tests.limits import ALL
+from tests.limits import FIRST_BUDGET
 from tests.servers import RealServer
 from workers.tools.keys import wire_key
 
@@ -103,7 +103,7 @@ def true(valkey: RealServer) -> list[bytes]:
     """A history with every fence, whole and closed."""
 
     async def play() -> list[bytes]:
-        batch = await Batch.open(valkey.target.address(), limits=ALL | {"budget_epoch": 0})
+        batch = await Batch.open(valkey.target.address(), limits=FIRST_BUDGET)
         lines = await whole_history(batch)
         await batch.aclose()
         return lines

@@ -14,3 +14,6 @@ ALL = {
     "inverses": '{"book":"cancel"}',
 }
 """Limits that put every fence in the path."""
+
+FIRST_BUDGET = ALL | {"budget_epoch": 0}
+"""The same of a budget that is a batch's first: its epoch is the 0 that fan-outs of the tests are opened under."""

@@ -45,7 +45,7 @@ from tests.archiving import LONG, SEGMENT, archivist_of, info_of, length
 from tests.batches import Batch
 from tests.fleet import Stage, case, eventually
 from tests.histories import exported, whole_history
-from tests.limits import ALL as WHOLE
+from tests.limits import FIRST_BUDGET
 from tests.servers import RealServer
 from workers.explaining.reading import read_file, read_server
 from workers.histories.archivist import Archivist, Taken
@@ -94,7 +94,7 @@ async def lapse(batch: Batch) -> None:
 @pytest.fixture
 async def batch(server: Target) -> AsyncIterator[Batch]:
     """A batch with every fence in its path, of which nothing has happened yet."""
-    one = await Batch.open(server.address(), limits=WHOLE | {"budget_epoch": 0})
+    one = await Batch.open(server.address(), limits=FIRST_BUDGET)
     yield one
     await one.aclose()
 
@@ -514,7 +514,7 @@ async def test_an_archivist_that_is_killed_loses_nothing_and_doubles_nothing(
 
 async def test_a_planners_user_may_archive(any_real_server: RealServer, tmp_path: Path) -> None:
     """And is found fit for it; a worker's is not."""
-    batch = await Batch.open(any_real_server.target.address(), limits=WHOLE | {"budget_epoch": 0})
+    batch = await Batch.open(any_real_server.target.address(), limits=FIRST_BUDGET)
     with any_real_server.client() as client:
         client.flushall()
         await batch.bus.create(batch.spec)

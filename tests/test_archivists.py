@@ -23,7 +23,7 @@ from bus.target import Target
 from tests.archiving import archivist_of, info_of, length
 from tests.batches import Batch
 from tests.fleet import eventually
-from tests.limits import ALL as WHOLE
+from tests.limits import FIRST_BUDGET
 from tests.soak import soaked
 from workers.histories.archive_place import check_archive, probe
 from workers.histories.archivist import Archivist, Taken
@@ -37,7 +37,7 @@ QUICK = 200  # ms
 @pytest.fixture
 async def batch(server: Target) -> AsyncIterator[Batch]:
     """A batch whose runs wait to be claimed."""
-    one = await Batch.open(server.address(), runs=6, limits=WHOLE | {"budget_epoch": 0})
+    one = await Batch.open(server.address(), runs=6, limits=FIRST_BUDGET)
     await one.admit()
     yield one
     await one.aclose()

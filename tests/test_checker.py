@@ -31,7 +31,7 @@ from bus.wire import Wire
 from tests.batches import Batch, FixedDoor
 from tests.explained import eventful
 from tests.histories import checked, exported, found, holds, parsed, rechained, whole_history
-from tests.limits import ALL
+from tests.limits import FIRST_BUDGET
 from tests.model_calls import asked
 from tests.model_stage import OnServer
 from tests.rescoring import NEW, rescored
@@ -66,7 +66,7 @@ async def snapshot_of(bus: RedisBus, batch: BatchId) -> Snapshot:
 @pytest.fixture
 async def whole(server: Target) -> AsyncIterator[Batch]:
     """Three runs, all fences declared, nothing admitted."""
-    one = await Batch.open(server.address(), limits=ALL | {"budget_epoch": 0})
+    one = await Batch.open(server.address(), limits=FIRST_BUDGET)
     yield one
     await one.aclose()
 

@@ -42,7 +42,7 @@ from tests.batches import P1, Batch, FixedDoor
 from tests.explained import eventful
 from tests.fleet import Stage, case
 from tests.histories import edited, exported, parsed, rechained, whole_history
-from tests.limits import ALL
+from tests.limits import FIRST_BUDGET
 from workers.catalogue import Catalogue
 from workers.cli import app
 from workers.explaining.reading import read_server
@@ -54,13 +54,11 @@ from workers.results.fetching import fetch_outcome
 from workers.runtime import SystemRuntime
 from workers.watching.looking import Watcher
 
-WHOLE = {"limits": ALL | {"budget_epoch": 0}}
-
 
 @pytest.fixture
 async def batch(server: Target) -> AsyncIterator[Batch]:
     """Three runs, all fences declared, nothing admitted."""
-    one = await Batch.open(server.address(), **WHOLE)  # type: ignore[arg-type]
+    one = await Batch.open(server.address(), limits=FIRST_BUDGET)
     yield one
     await one.aclose()
 
@@ -548,7 +546,7 @@ def test_the_commands_that_look_work_on_it_and_those_that_act_say_what_it_is(ser
     looking = [["status", "b"], ["gate", "b"], ["replay", "b"], ["why", "b", "c1#1"], ["explain", "b", "c1#1"]]
 
     async def play() -> None:
-        batch = await Batch.open(server.address(), **WHOLE)  # type: ignore[arg-type]
+        batch = await Batch.open(server.address(), limits=FIRST_BUDGET)
         await whole_history(batch)
         await batch.aclose()
 
@@ -587,7 +585,7 @@ def test_a_file_that_is_not_true_or_not_whole_ends_the_command_with_its_code(ser
     file = tmp_path / "b.jsonl"
 
     async def play() -> bytes:
-        batch = await Batch.open(server.address(), **WHOLE)  # type: ignore[arg-type]
+        batch = await Batch.open(server.address(), limits=FIRST_BUDGET)
         lines = await whole_history(batch)
         await emptied(batch)
         await batch.aclose()

@@ -27,7 +27,7 @@ from bus.target import Target
 from bus.types import Digest, Verb
 from tests.batches import S2, W2, Batch, Scoring, opened
 from tests.histories import exported, parsed, rechained, whole_history
-from tests.limits import ALL
+from tests.limits import FIRST_BUDGET
 from tests.model_calls import LIMITS, answered, asked, at, opened_call, succeeded
 from tests.tool_calls import BOUND_MS, INVERSES, START_MS, Tools
 from workers.cli import app
@@ -100,7 +100,7 @@ async def taken_over(batch: Batch, scoring: Scoring) -> Scoring:
 
 async def test_of_an_undisturbed_batch_no_policy_claims_anything(server: Target) -> None:
     """Model calls, tools, seals and scores, each once: whatever one believes, it comes to the same number."""
-    async with opened(server.address(), runs=2, limits=ALL | {"budget_epoch": 0}) as batch:
+    async with opened(server.address(), runs=2, limits=FIRST_BUDGET) as batch:
         await batch.admit()
         tools = await Tools.open(batch)
         call = asked(tools.ref)
@@ -575,7 +575,7 @@ async def test_a_budget_that_usage_alone_uses_up_is_nobodys_overrun(server: Targ
 @pytest.fixture
 async def whole(server: Target) -> AsyncIterator[list[bytes]]:
     """A history with every fence, deaths and late messages among them."""
-    batch = await Batch.open(server.address(), limits=ALL | {"budget_epoch": 0})
+    batch = await Batch.open(server.address(), limits=FIRST_BUDGET)
     yield await whole_history(batch)
     await batch.aclose()
 

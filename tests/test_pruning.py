@@ -37,7 +37,7 @@ from bus.wire import Address
 from tests.batches import P1, W1, Batch, FixedDoor, one_over_another
 from tests.fleet import Stage, case
 from tests.histories import exported, whole_history
-from tests.limits import ALL as WHOLE
+from tests.limits import FIRST_BUDGET
 from tests.servers import RealServer
 from tests.waiting import soon
 from tests.walks import SPEC, steps
@@ -135,7 +135,7 @@ async def test_a_pruned_batch_is_an_archive_that_replays_and_a_tombstone_that_na
     server: Target, tmp_path: Path
 ) -> None:
     """Every kind of key that a batch has is gone, and the file has every line that an export had."""
-    batch = await Batch.open(server.address(), limits=WHOLE | {"budget_epoch": 0})
+    batch = await Batch.open(server.address(), limits=FIRST_BUDGET)
     lines = await whole_history(batch)
     await batch.bus.put_blob(B, b"a sealed workspace")
     registry = batch.keys.registry

@@ -39,7 +39,7 @@ from bus.types import Plane
 from bus.wire import Wire
 from tests.batches import Batch, FixedDoor
 from tests.histories import edited, exported, found, parsed, rechained, whole_history
-from tests.limits import ALL
+from tests.limits import FIRST_BUDGET
 from tests.model_stage import BATCH, SHORT, ModelStage, Moment, OnServer, suite_of
 from tests.rescoring import NEW, rescored
 from tests.sessions import CALLS_AND_TOOLS, LIFE, STEPS, Session, plain_spec, whole_spec
@@ -80,7 +80,7 @@ def difference(lines: Sequence[bytes]) -> DiffersError:
 @pytest.fixture
 async def batch(server: Target) -> AsyncIterator[Batch]:
     """Three runs, all fences declared, nothing admitted."""
-    one = await Batch.open(server.address(), limits=ALL | {"budget_epoch": 0})
+    one = await Batch.open(server.address(), limits=FIRST_BUDGET)
     yield one
     await one.aclose()
 

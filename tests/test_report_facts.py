@@ -41,7 +41,7 @@ from bus.wire import Wire
 from tests.batches import P1, S2, W1, W2, Batch, FixedDoor, opened
 from tests.explained import eventful, line
 from tests.histories import edited, exported, found, whole_history
-from tests.limits import ALL
+from tests.limits import FIRST_BUDGET
 from tests.model_calls import at, opened_call
 from tests.sessions import CALLS_AND_TOOLS, LIFE, STEPS, Session, whole_spec
 from tests.soak import times
@@ -61,13 +61,12 @@ from workers.reporting.timeline import Happened, Timeline
 from workers.results.fetching import fetch_outcome
 
 SESSIONS = times(6)
-FENCES = ALL | {"budget_epoch": 0}
 
 
 @pytest.fixture
 async def batch(server: Target) -> AsyncIterator[Batch]:
     """Three runs, all fences declared."""
-    async with opened(server.address(), limits=FENCES, reclaim_ms=1_000) as one:
+    async with opened(server.address(), limits=FIRST_BUDGET, reclaim_ms=1_000) as one:
         yield one
 
 
@@ -467,7 +466,7 @@ async def test_a_run_has_the_lines_that_explain_would_pick(server: Target, lines
 
     Also of a sweep, which names a place at a desk and not whose it was; of heartbeats, and of a restart between them.
     """
-    async with opened(server.address(), runs=4, limits=FENCES, reclaim_ms=1_000) as batch:
+    async with opened(server.address(), runs=4, limits=FIRST_BUDGET, reclaim_ms=1_000) as batch:
         await at(batch, 1_000)
         await batch.admit(3)
         await eventful(batch)

@@ -23,7 +23,7 @@ from bus.target import Target
 from tests.batches import opened as batch_opened
 from tests.browser import browsing, needs_chromium, opened
 from tests.histories import whole_history
-from tests.limits import ALL
+from tests.limits import FIRST_BUDGET
 from tests.reports import facts, in_progress, inconclusive, texts, written
 from workers.cli import app
 from workers.reporting.command import page_of
@@ -193,7 +193,7 @@ async def test_a_real_batch_becomes_a_page_from_its_server_as_from_its_file(
     browser: Browser, server: Target, tmp_path: Path
 ) -> None:
     """Every fence, deaths and late messages: the page tells of each run what `why` tells."""
-    async with batch_opened(server.address(), limits=ALL | {"budget_epoch": 0}, reclaim_ms=1_000) as batch:
+    async with batch_opened(server.address(), limits=FIRST_BUDGET, reclaim_ms=1_000) as batch:
         lines = await whole_history(batch)
         (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
         shown: list[list[str]] = []

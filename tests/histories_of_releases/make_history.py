@@ -14,14 +14,14 @@ from pathlib import Path
 
 from tests.batches import Batch
 from tests.histories import parsed, whole_history
-from tests.limits import ALL
+from tests.limits import FIRST_BUDGET
 from tests.servers import Kind, running
 from workers.histories.history_files import writing
 
 
 async def _lines() -> list[bytes]:
     with running(Kind.VALKEY9) as server:
-        batch = await Batch.open(server.target.address(), limits=ALL | {"budget_epoch": 0})
+        batch = await Batch.open(server.target.address(), limits=FIRST_BUDGET)
         try:
             return await whole_history(batch)
         finally:
