@@ -18,11 +18,12 @@ from pathlib import Path
 
 from tests.fleet import end_below
 
-__all__ = ["ROOT", "Block", "Link", "Played", "blocks", "links", "play", "sections", "unseen"]
+__all__ = ["ROOT", "Block", "Link", "Played", "blocks", "links", "play", "sections", "unfound", "unseen"]
 
 ROOT = Path(__file__).parent.parent
 _PATIENCE = 240.0  # seconds; what takes so long waits for something that will not come
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PATH = re.compile(r"(?:bus|workers|lua|tests|docs|examples)/[\w./*<>-]*[\w/*]|[\w*]+\.(?:py|lua|md)\b")
 _NOT_RUN = re.compile(r"<!-- not run: (?P<why>.+?) -->\n\Z", re.DOTALL)
 
 
@@ -84,6 +85,23 @@ def links(page: Path) -> list[Link]:
             file, _, heading = target.partition("#")
             found.append(Link((page.parent / file).resolve() if file else page, heading))
     return found
+
+
+def unfound(text: str) -> list[str]:
+    """The paths that a text names and the project has not.
+
+    A file without a folder is looked for at the top, and in the folders that stand before it in the same paragraph, or
+    entry of the map. `<fence>` stands for any.
+    """
+    missing = []
+    for entry in re.split(r"\n(?=\S)", text):
+        folders = [ROOT]
+        for name in _PATH.findall(entry):
+            path = ROOT / name.replace("<fence>", "join")
+            if not any(one for folder in folders for one in folder.glob(str(path.relative_to(ROOT)))):
+                missing.append(name)
+            folders.append(path if name.endswith("/") else path.parent)
+    return missing
 
 
 def _titles(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from bus.contract import CONTRACT
 from bus.models import MUTANTS
-from tests.documents import ROOT, Played, blocks, links, play, sections, unseen
+from tests.documents import ROOT, Played, blocks, links, play, sections, unfound, unseen
 from tests.fleet import processes_below
 from tests.soak import times
 from workers.cli import GROUPS, app
@@ -175,6 +175,18 @@ def test_each_fence_is_explained_with_its_picture_its_refusals_and_its_mutants(f
 def test_no_link_of_the_documents_leads_nowhere(page: Path) -> None:
     """Neither to a file that is not there nor to a heading that was renamed."""
     assert [link for link in links(page) if not link.leads_somewhere] == []
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_the_map_names_no_file_that_is_not_there(page: str) -> None:
+    """Whoever moves a module mends the map with it."""
+    assert unfound((ROOT / page).read_text("utf-8")) == []
+
+
+def test_a_file_that_has_moved_is_missed() -> None:
+    """In its own folder, beside a file of its new one, or at the end of a sentence."""
+    text = "bus/port.py, port_calls.py, moved.py   bus/models/\n`workers/port.py`; `bus/po*.py`. Also bus/elsewhere/.\n"
+    assert unfound(text) == ["moved.py", "workers/port.py", "bus/elsewhere/"]
 
 
 def test_every_document_is_in_the_index() -> None:
