@@ -95,10 +95,11 @@ class CallSteps(Protocol):
         `reject bound_full`: the desk is full. `in_doubt dangling`: an older generation's call has its place; `resolve`.
         """
 
-    async def has_room(self, batch: BatchId, desk: str, tokens: int) -> bool:
-        """Whether a call of so many tokens may be worth announcing: a look, of which there is no record.
+    async def has_room(self, ref: Ref, call: ModelCall) -> bool:
+        """Whether a call that was refused may be worth announcing again: a look, of which there is no record.
 
         True also when the budget has no room and nothing is reserved: nobody will make any, and `open_call` says so.
+        And when its step has a place: a late copy of what was refused was granted, and only its sender gives that up.
         """
 
     async def flush(self, ref: Ref, call: ModelCall, chunks: Sequence[Chunk]) -> Decision:

@@ -40,18 +40,20 @@ class CallSteps(Steps):
             estimate=call.estimate,
         )  # fmt: skip
 
-    async def has_room(self, batch: BatchId, desk: str, tokens: int) -> bool:
-        """Whether a call of so many tokens may be worth announcing; reads two hashes, writes nothing."""
-        keys = self.keys(batch)
-        place, money = await self._link.commands(
+    async def has_room(self, ref: Ref, call: ModelCall) -> bool:
+        """Whether a call may be worth announcing again; reads three hashes, writes nothing."""
+        keys = self.keys(ref.batch)
+        place, money, [live] = await self._link.commands(
             [
-                ("HMGET", keys.desk(desk), "bound", "in_flight"),
+                ("HMGET", keys.desk(call.desk), "bound", "in_flight"),
                 ("HMGET", keys.batch_row, "budget", "spent", "reserved"),
+                ("HMGET", keys.run(ref.run), f"d.live:{call.step}"),
             ]
         )
         bound, in_flight = (int(number or 0) for number in place)
         budget, spent, reserved = (int(number or 0) for number in money)
-        return in_flight < bound and (not reserved or spent + reserved + tokens <= budget)
+        affordable = not reserved or spent + reserved + call.estimate <= budget
+        return bool(live) or (in_flight < bound and affordable)
 
     async def flush(self, ref: Ref, call: ModelCall, chunks: Sequence[Chunk]) -> Decision:
         """Bill chunks, in pieces; the first refusal is the answer, but all of them are sent."""

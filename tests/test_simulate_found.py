@@ -33,6 +33,12 @@ FOUND = {
         built_in("plain"), 60, Crew(planners=1, workers=1, scorers=1),
         faults=(Fault("worker-1", "attempt", 2, "unfit-hung", 1.5),),
     ),
+    # A late copy of what the desk had refused was granted its only place. Its sender waited for that very place, and
+    # only looked whether it was free: it never asked again, and so never heard that it had it.
+    "a place that one has and waits for": Schedule(
+        built_in("model"), 2180, Crew(planners=1, workers=2, scorers=1),
+        faults=(Fault("worker-1", "open_call", 1, "repeated", 0.548),),
+    ),
 }  # fmt: skip
 
 

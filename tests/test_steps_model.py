@@ -119,6 +119,16 @@ async def test_a_place_is_not_taken_for_two_attempts(batch: Batch) -> None:
         assert refused(await batch.bus.open_call(held.ref, second)) == "reject lease_reused (run.open_call)"
 
 
+async def test_who_has_a_place_without_knowing_it_is_not_left_waiting_for_one(batch: Batch) -> None:
+    """A late copy of what was refused was granted: only its sender can give the place up, and has to ask for that."""
+    first, second, third = [await batch.claimed() for _ in range(3)]
+    await opened_call(batch, first)
+    assert await batch.bus.has_room(second.ref, asked(second.ref))
+    await opened_call(batch, second)
+    looks = [await batch.bus.has_room(one.ref, asked(one.ref)) for one in (second, third)]
+    assert looks == [True, False], "the third has none, and the desk is full"
+
+
 async def test_a_second_request_of_a_step_is_told_which_one_is_under_way(batch: Batch) -> None:
     """Its own, or a late copy that was granted to nobody who waits for it: then it is dropped by what is told here."""
     held = await batch.claimed()

@@ -35,7 +35,7 @@ from bus.models.admission import Committed as Body
 from bus.models.completion import Shard
 from bus.port import Ref
 from bus.port_calls import JUDGE_DESK, MODEL_DESK, Chunk, ModelCall, ModelReply
-from bus.types import BatchId, Decision, Digest
+from bus.types import Decision, Digest
 
 __all__ = ["CallSteps"]
 
@@ -203,12 +203,12 @@ class CallSteps(MemorySteps):
         life.writers.setdefault(life.conversation, []).append(ref.gen)
         return command.done(Answer(Verb.COMMIT, None, standing))
 
-    async def has_room(self, batch: BatchId, desk: str, tokens: int) -> bool:
-        """Whether a call of so many tokens may be worth announcing."""
-        at = self._of(batch)
-        money, place = at.ledger, at.desks[desk]
-        affordable = not money.reserved or money.spent + money.reserved + tokens <= money.budget
-        return place.in_flight < place.bound and affordable
+    async def has_room(self, ref: Ref, call: ModelCall) -> bool:
+        """Whether a call may be worth announcing again."""
+        at = self._of(ref.batch)
+        money, place = at.ledger, at.desks[call.desk]
+        affordable = not money.reserved or money.spent + money.reserved + call.estimate <= money.budget
+        return call.step in place.live or (place.in_flight < place.bound and affordable)
 
     async def open_judge(self, ref: Ref, call: ModelCall) -> Decision:
         """`open_call` under a scorer's lease: the budget and the judge's desk alone."""

@@ -113,9 +113,9 @@ class JudgeSteps:
         """Announce a request at the judge's desk."""
         return await self._bus.open_judge(ref, _at_its_desk(call))
 
-    async def has_room(self, batch: BatchId, desk: str, tokens: int) -> bool:
+    async def has_room(self, ref: Ref, call: ModelCall) -> bool:
         """Whether it may be worth asking for a place at the judge's desk."""
-        return await self._bus.has_room(batch, JUDGE_DESK, tokens)
+        return await self._bus.has_room(ref, _at_its_desk(call))
 
     async def flush(self, ref: Ref, call: ModelCall, chunks: Sequence[Chunk]) -> Decision:
         """Bill chunks while the answer arrives."""

@@ -180,7 +180,7 @@ class Attempt:
         with self._site.time.stopped():
             while True:
                 await self._site.pause(pause)
-                if await self._bus.has_room(self._conversation.ref.batch, call.desk, call.estimate):
+                if await self._bus.has_room(self._conversation.ref, call):
                     return
                 pause = min(2 * pause, _LONGEST_PAUSE)
 

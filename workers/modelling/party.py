@@ -24,8 +24,8 @@ class CallBus(Protocol):
     async def open_call(self, ref: Ref, call: ModelCall) -> Decision:
         """Announce a request."""
 
-    async def has_room(self, batch: BatchId, desk: str, tokens: int) -> bool:
-        """Whether it may be worth asking for a place."""
+    async def has_room(self, ref: Ref, call: ModelCall) -> bool:
+        """Whether it may be worth asking for a place again."""
 
     async def flush(self, ref: Ref, call: ModelCall, chunks: Sequence[Chunk]) -> Decision:
         """Bill chunks while the answer arrives."""
