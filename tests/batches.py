@@ -278,11 +278,12 @@ class Batch:
         return scoring
 
     async def closed(self) -> Snapshot:
-        """Close over the rows, as a planner does, when all its runs have ended."""
+        """Close over the rows, as a planner does when all its runs have ended: inconclusive, if too few were scored."""
         rows = await self.bus.rows(self.name, await self.bus.run_ids(self.name))
         snapshot = Snapshot.from_rows(rows, self.spec)
         decision = await self.bus.close(self.name, snapshot.snapshot_id, snapshot.accepted)
-        assert decision.applied, decision
+        enough = snapshot.accepted >= self.spec.quorum
+        assert decision.applied if enough else decision.reason == "below_quorum", decision
         return snapshot
 
     # --- looking -----------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_every_field_of_the_model_is_read(tmp_path: Path) -> None:
     rates = rates_of(table)
     assert (rates.requests_per_minute, rates.tokens_per_minute, rates.retries) == (60, 6000, 0)
     spec = spec_of(suite, BatchId("b"))
-    assert spec.limits == {"compute_retries": 25, "model_retries": 0, "model_slots": 3, "budget": 5000}
+    assert spec.limits == {"compute_retries": 5 + 20 + 100, "model_retries": 0, "model_slots": 3, "budget": 5000}
 
 
 def test_a_workspace_is_fenced_for_longer_than_its_holder_may_be_silent(tmp_path: Path) -> None:
