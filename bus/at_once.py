@@ -25,9 +25,7 @@ async def all_of(asked: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
             piece = [asyncio.ensure_future(one) for one in asked[begun : begun + _MOST]]
             begun += len(piece)
             await asyncio.gather(*piece, return_exceptions=True)
-            said += [
-                one.result() for one in piece
-            ]  # an error may also be what one comes to: only raised ones are raised
+            said += [one.result() for one in piece]  # raises what was raised: an error may also be an answer
     finally:
         for unasked in asked[begun:]:
             unasked.close()

@@ -66,9 +66,8 @@ class Served:
         candidate = info.spec.candidate if asked_elsewhere else suite.candidate
         judge = info.spec.judge if suite.scorer.kind == "model" else suite.judge
         part = info.spec.part
-        chosen = suite if info.spec.cases is None else suite.chosen(info.spec.cases)
-        intended = info.spec.intended if part is None else part.intended  # the first ones only, of a batch with a limit
-        runs = tuple(taken_by(part, chosen.run_ids()[:intended]))
+        intended = info.spec.intended if part is None else part.intended
+        runs = tuple(taken_by(part, suite.made_with(intended, info.spec.cases).run_ids()))
         return cls(info, suite, runs, candidate, judge, origin)
 
     @property

@@ -48,10 +48,8 @@ async def created(bus: ServerBus, suite: Suite, name: BatchId, options: JobOptio
     whole = await whole_of(bus, name)
     if whole is not None:
         spec = whole.info.spec
-        if (
-            options.limit is None and not options.cases and spec.suite_digest == suite.digest
-        ):  # with those it was made with
-            suite = suite.first(spec.intended // suite.trials) if spec.cases is None else suite.chosen(spec.cases)
+        if options.limit is None and not options.cases and spec.suite_digest == suite.digest:
+            suite = suite.made_with(spec.intended, spec.cases)
         _check_ours(whole, suite, options)
     if options.source is None:
         specs = specs_of(suite, name, options.plane)

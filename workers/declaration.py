@@ -263,6 +263,10 @@ class Suite(Table):
             )
         return self._of(tuple(case for case in self.cases if case.id in chosen))
 
+    def made_with(self, intended: int, cases: Collection[str] | None) -> Suite:
+        """The same with the cases of a batch that declares so many runs, and these cases unless they are the first."""
+        return self.first(intended // self.trials) if cases is None else self.chosen(cases)
+
     @property
     def chosen_cases(self) -> tuple[str, ...] | None:
         """Which ones it has, if they are not its first; None when they are, or when it has all."""
@@ -270,10 +274,12 @@ class Suite(Table):
         return here if here != tuple(self.place.by_id)[: len(here)] else None
 
     def _of(self, kept: tuple[Case, ...]) -> Suite:
+        if len(kept) == len(self.cases):
+            return self
         runs = len(kept) * self.trials
-        at_most = {"quorum": min(self.quorum, runs)} if isinstance(self.quorum, int) else {}
-        if len(kept) < len(self.cases):  # one case is no more than one partition's
-            at_most["partitions"] = min(self.partitions, runs)
+        at_most = {"partitions": min(self.partitions, runs)}  # one case is no more than one partition's
+        if isinstance(self.quorum, int):
+            at_most["quorum"] = min(self.quorum, runs)
         return self.model_copy(update=at_most).at(replace(self.place, cases=kept))
 
     @property
