@@ -159,7 +159,7 @@ def check_floor(given: Mapping[str, Any], outcome: Outcome) -> None:
 
     The suite's own are: a batch of some of its cases may lack one, which is for the gate to say.
     """
-    known = {run.rpartition("#")[0] for run in (*outcome.runs, *outcome.hole_runs)}
+    known = outcome.cases
     for name in given.get("must_pass") or ():
         if name not in known:
             near = nearest(name, known)

@@ -55,7 +55,7 @@ def fields_of(found: Found, suite: Path | None) -> Fields:
                 remedy="give a copy of it: --suite DIR",
             )
     loaded = load_suite(place, check_code=False)
-    wanted = {run.rpartition("#")[0] for run in (*found.outcome.runs, *found.outcome.hole_runs)}
+    wanted = found.outcome.cases
     cases = {case.id: case for case in loaded.cases if case.id in wanted}
     if missing := sorted(wanted - cases.keys()):
         raise InputError(

@@ -176,6 +176,11 @@ class Outcome:
         return self.status.shown
 
     @property
+    def cases(self) -> set[str]:
+        """Of which a run has ended; none while the batch is open."""
+        return {run.rpartition("#")[0] for run in (*self.runs, *self.hole_runs)}
+
+    @property
     def passed(self) -> int:
         """Runs in the bin that passes."""
         return next(iter(self.bins.values()))
@@ -207,7 +212,7 @@ class Outcome:
         seen = Seen(self.tokens.spent, compared=self.compared)
         if self.rules.must_pass:
             missed = {run: bin_ for run, bin_ in self.runs.items() if bin_ != passing}
-            here = {run.rpartition("#")[0] for run in (*self.runs, *self.hole_runs)}
+            here = self.cases
             left_out = [name for name in self.rules.must_pass if name not in here]
             seen = replace(seen, not_passed={**missed, **self.hole_runs}, left_out=left_out)
         return judge_gate(self, self.rules, seen)
